@@ -173,7 +173,7 @@ fn finish_merges(engine: Engine) -> CancelOnDrop {
     let cancel = Cancel::default();
     let until = cancel.on_drop();
     tokio::task::spawn_blocking(move || {
-        match cancel.run(|| engine.merges.work_off_completions()) {
+        match cancel.run(|| engine.merges.run_waiting_completions()) {
             Ok(0) => {}
             Ok(left) => tracing::warn!(left, "merges that were asked for could not be done yet"),
             Err(error) => tracing::warn!(%error, "merges that were asked for could not be done"),

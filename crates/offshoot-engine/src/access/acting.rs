@@ -1,6 +1,7 @@
 //! The use cases on behalf of a principal: each asks the one check first.
 //!
-//! Doors hold an [`Access`] and nothing else, so that no call can go around the check.
+//! The server and the tools hold an [`Access`] and nothing else, so that no call can go around the
+//! check.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub struct Access {
     pub(super) rooms: AccessControl,
     pub(super) principal: Arc<Principal>,
     pub(super) cause: Cause,
-    /// Where what is made next is noted, for a request that may be repeated.
+    /// Records what is made next under the idempotency key of the request.
     pub(super) noting: Option<Noting>,
 }
 
@@ -50,12 +51,12 @@ impl Access {
         &self.principal
     }
 
-    /// Who and why, as the history will have it.
+    /// The cause that the history records for changes.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// The same, for what another message led to.
+    /// A copy of this access whose changes were led to by another message.
     #[must_use]
     pub fn for_message(&self, message_id: String) -> Access {
         let mut other = self.clone();
@@ -150,7 +151,8 @@ impl Access {
         })
     }
 
-    /// See [`Workspaces::delete_workspace`](crate::Workspaces::delete_workspace). Whoever has a project may delete its forks.
+    /// See [`Workspaces::delete_workspace`](crate::Workspaces::delete_workspace). A token of a
+    /// project may delete its forks.
     pub fn delete_workspace(&self, id: &WorkspaceId, include_ignored: bool) -> Result<Deleted> {
         self.check_reach(id)?;
         self.check_owner()?;
@@ -166,8 +168,8 @@ impl Access {
         self.rooms.workspaces.set_quota(id, quota, &self.cause)
     }
 
-    /// See [`Workspaces::hand_out_path`](crate::Workspaces::hand_out_path). A host path is for admins, and for whoever has a project the
-    /// paths of its forks; never for an agent.
+    /// See [`Workspaces::hand_out_path`](crate::Workspaces::hand_out_path). Host paths are for
+    /// admins; a token of a project gets those of its forks, an agent never.
     pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         self.check_reach(id)?;
         self.check_owner()?;
@@ -463,8 +465,9 @@ impl Access {
         Ok(lines)
     }
 
-    /// See [`Workspaces::diff`](crate::Workspaces::diff); changes of paths that may not be read are left out. Whoever sees one
-    /// workspace alone does not see what its project has become.
+    /// See [`Workspaces::diff`](crate::Workspaces::diff); changes of paths that may not be read are
+    /// left out. A principal that sees one workspace alone does not see what its project has
+    /// become.
     pub fn diff(&self, id: &WorkspaceId, from: Point<'_>, to: Point<'_>) -> Result<ChangeSet> {
         self.check_reach(id)?;
         let has_project = [from, to].iter().any(|one| matches!(one, Point::Project));
@@ -501,7 +504,7 @@ impl Access {
         Ok(changes)
     }
 
-    /// The content that a change of [`Access::diff`] names; nothing is nothing.
+    /// The content that a change of [`Access::diff`] names; empty for none.
     pub fn content_of(&self, id: Option<ObjectId>) -> Result<Vec<u8>> {
         id.map_or(Ok(Vec::new()), |id| self.rooms.workspaces.content_of(&id))
     }
@@ -514,7 +517,7 @@ impl Access {
         Ok(entries)
     }
 
-    /// See [`Workspaces::open_archive`](crate::Workspaces::whole_workspace); what may not be read is left out.
+    /// See [`Workspaces::open_archive`](crate::Workspaces::open_archive); what may not be read is left out.
     pub fn open_archive(&self, id: &WorkspaceId, below: &RelPath) -> Result<WorkspaceArchive> {
         self.check_reach(id)?;
         if self.principal.is_limited() {
@@ -613,7 +616,7 @@ impl Access {
         self.principal.allows(operation, path)
     }
 
-    /// The same for a path with everything below it.
+    /// The one check for a path with everything below it.
     pub(super) fn check_all_below(
         &self,
         operation: Operation,
@@ -624,9 +627,9 @@ impl Access {
         self.principal.allows_all_below(operation, path)
     }
 
-    /// The check for a path that links may lead elsewhere. Whoever may do everything in the
-    /// workspace may follow its links; a limited token may not, or a link in an allowed place
-    /// would open every other.
+    /// The check for a path on which links may lie. An unlimited principal may follow the links of
+    /// its workspace; a limited token may not, or a link in an allowed place would open every
+    /// other.
     fn authorize(&self, operation: Operation, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         self.check(operation, id, path)?;
         if self.principal.is_limited() {

@@ -1,4 +1,5 @@
-//! Requests that may be repeated, on behalf of a principal: a key is one of its own.
+//! Idempotency keys on behalf of a principal: a repeated request makes nothing twice. Keys of two
+//! principals are never the same.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,9 @@ use crate::workspace::files::Written;
 
 impl Access {
     /// Makes `count` things once for each key that this principal gives; without a key each time.
-    /// Returns them, and whether this call made one. `find` gets what a request before made and is
-    /// still there, `make` what there is so far; the access that it gets notes what it makes. A key
-    /// that came with another request of the kind is refused.
+    /// Returns them, and whether this call made one. `find` gets what an earlier request made and
+    /// is still there, `make` what there is so far; the access that `make` gets records what it
+    /// makes under the key. A key that came with another request of the kind is refused.
     pub fn once<T>(
         &self,
         kind: &str,
@@ -57,7 +58,8 @@ impl Access {
         })
     }
 
-    /// Calls `make` with what notes the row that it makes, if it is to be noted.
+    /// Calls `make` with a function that records the new row under the idempotency key, if the
+    /// request has one.
     pub(super) fn recording_key<T>(
         &self,
         make: impl FnOnce(Option<Also<'_>>) -> Result<T>,
@@ -74,9 +76,9 @@ impl Access {
 
 impl AccessControl {
     /// Makes `count` things, each once for a key. Returns them, and whether this call made one.
-    /// `find` gets what a request before made, `make` what there is so far and where to note the
-    /// next. Two calls with the same key wait for each other, in all processes. A key that came with
-    /// another request is refused: its answer would be to something else.
+    /// `find` gets what an earlier request made, `make` what there is so far and where to record
+    /// the next. Two calls with the same key wait for each other, in all processes. A key that came
+    /// with another request is refused: its answer would be to something else.
     pub(crate) fn once<T>(
         &self,
         request: &KeyedRequest,
@@ -118,7 +120,7 @@ impl AccessControl {
         Ok((things, made_one))
     }
 
-    /// What a request before made and is still there, by its number.
+    /// What an earlier request made and is still there, by its number.
     pub(crate) fn earlier_results(
         &self,
         request: &KeyedRequest,
@@ -172,7 +174,7 @@ impl AccessControl {
         }
     }
 
-    /// What the writer of a file was told, from its line of history.
+    /// The answer that the writer of a file got, from its line of history.
     pub(crate) fn written_then(&self, row: &HistoryRow) -> Result<Written> {
         let line = &row.line;
         let id = line.after;
@@ -192,7 +194,7 @@ impl AccessControl {
     }
 }
 
-/// What a request before made, and what is still there.
+/// Something that an earlier request with the same key made and that is still there.
 #[derive(Clone, Debug)]
 pub enum EarlierResult {
     /// A workspace.
@@ -340,7 +342,7 @@ mod tests {
         let (others, made) = ask(&engine, &request(b"a", 2)).unwrap();
         assert!(made && others != names);
         assert_eq!(ask(&engine, &request(b"a", 2)).unwrap(), (others, false));
-        // Whoever notes something takes old notes along, and a clean-up takes all.
+        // Each new note removes some old ones, and a clean-up removes all of them.
         let old: Vec<_> = (0..FORGOTTEN_BESIDE as u8 + 3)
             .map(|n| request(&[n], 3))
             .collect();

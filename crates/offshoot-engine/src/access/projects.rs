@@ -235,8 +235,8 @@ impl Access {
             .blame(BlameTarget::Project(id), at, path, &self.cause)
     }
 
-    /// See [`History::blame`](crate::History::blame), of a workspace. Whoever sees one workspace alone does not
-    /// learn the names of others who wrote what it began with.
+    /// See [`History::blame`](crate::History::blame), of a workspace. A principal that sees one
+    /// workspace alone does not learn the names of others who wrote what it began with.
     pub fn blame_workspace(
         &self,
         id: &WorkspaceId,
@@ -312,8 +312,8 @@ impl Access {
         fork.ok_or_else(|| Error::invalid(format!("`{id}` is no fork")))
     }
 
-    /// Forks a project. The path comes with it for whoever may know it; for others the directory
-    /// is made when it is needed.
+    /// Forks a project. A principal that may know the path gets it; for others the directory is
+    /// made when it is needed.
     pub fn fork(
         &self,
         project: &ProjectId,
@@ -323,8 +323,8 @@ impl Access {
         if let (Reach::Project(_), Some(at)) = (&self.principal.scope.reach, &options.at) {
             self.rooms.check_fork_point(project, at)?;
         }
-        // Whoever has a project neither moves the agents of another one into its forks nor learns
-        // what they weigh.
+        // A token of a project may neither move the agents of another one into its forks nor learn
+        // their priority.
         let out_of_reach = |agent: &AgentId| self.agent(agent).is_err();
         let is_of_others = options.agent.as_ref().is_some_and(out_of_reach);
         let options = &ForkOptions {
@@ -526,8 +526,8 @@ impl Access {
         self.rooms.merges.reviews_after(project, all, after, limit)
     }
 
-    /// See [`Merges::review`](crate::Merges::review). Whoever sees one workspace alone sees what an update of it
-    /// left to decide, and not who is on the other side.
+    /// See [`Merges::review`](crate::Merges::review). A principal that sees one workspace alone
+    /// sees what an update of it left to decide, and not who is on the other side.
     pub fn review(&self, id: &str) -> Result<Review> {
         let mut found = self.rooms.merges.review(id)?;
         if !self.sees_one_workspace() {
@@ -571,7 +571,8 @@ impl Access {
         Ok(resolved)
     }
 
-    /// Whoever sees one workspace alone sees no merges and reviews, not even whether they are there.
+    /// A principal that sees one workspace alone sees no merges and reviews, not even whether they
+    /// exist.
     fn check_not_alone(&self, error: Error) -> Result<()> {
         match self.sees_one_workspace() {
             true => Err(error),
@@ -620,7 +621,7 @@ impl Access {
     }
 }
 
-/// So many forks are named where one was meant.
+/// The most forks that an error names where one was meant.
 const MOST_NAMED: usize = 10;
 
 fn several_forks(project: &ProjectId, forks: &[Fork]) -> Error {

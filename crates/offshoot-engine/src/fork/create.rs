@@ -30,7 +30,7 @@ use crate::directory::fork_dir::{LAYER_TRIES, Rows};
 use crate::fork::Forks;
 use crate::workspace::life::Workspace;
 
-/// How often the name of a new fork may be taken away by somebody else.
+/// How often another caller may take the name of a new fork first.
 const TRIES: usize = 1_000;
 
 /// How a fork is made.
@@ -96,8 +96,8 @@ struct ForkStart {
 }
 
 impl ForkStart {
-    /// Neither a snapshot that only this fork has, nor which agent works in it, nor what else is
-    /// written with it can be found again from the note beside it.
+    /// The rows must be durable if they hold what the note beside the directory does not: a
+    /// snapshot of this fork alone, the agent that works in it, or what `also` writes.
     fn durability(&self, also: Option<Also<'_>>) -> Durability {
         match self.objects.is_empty() && self.for_agent.is_none() && also.is_none() {
             true => Durability::Relaxed,
@@ -177,7 +177,8 @@ impl Forks {
         self.fork_and(project, options, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`fork`](Self::fork); `also` writes further rows in the
+    /// same transaction.
     pub(crate) fn fork_and(
         &self,
         project: &ProjectId,
@@ -206,7 +207,7 @@ impl Forks {
         })
     }
 
-    /// Forks a project and gives the path of the fork's directory to somebody outside.
+    /// Forks a project and hands out the path of the fork's directory.
     pub fn fork_out(
         &self,
         project: &ProjectId,
@@ -216,7 +217,8 @@ impl Forks {
         self.fork_out_and(project, options, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`fork_out`](Self::fork_out); `also` writes further rows in the
+    /// same transaction.
     pub(crate) fn fork_out_and(
         &self,
         project: &ProjectId,
@@ -305,7 +307,8 @@ impl Forks {
         })
     }
 
-    /// The same of a workspace that was completed or deleted, if none of that name is open.
+    /// Like [`fork_of`](Self::fork_of), also of a workspace that was completed or deleted, if none
+    /// of that name is open.
     pub fn last_fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
         self.store().read(|tx| {
             let row = crate::content::rows::last_row_in(tx, id)?;
@@ -318,8 +321,8 @@ impl Forks {
         self.forks_page(project, None, 0)
     }
 
-    /// The same, those after one of them only, and at most so many; 0 means all. After what is no
-    /// open fork of the project there is none.
+    /// One page of [`list_forks`](Self::list_forks): the forks after one of them, at most `limit`;
+    /// 0 means all. The page after a name that is no open fork of the project is empty.
     pub fn forks_page(
         &self,
         project: &ProjectId,
@@ -358,7 +361,7 @@ impl Forks {
         Ok(failed)
     }
 
-    /// Calls `make` with one free name after the other, each held, until it makes the fork.
+    /// Calls `make` with one free name after the other, each locked, until it makes the fork.
     fn try_names<T>(
         &self,
         project: &ProjectId,
@@ -396,7 +399,7 @@ impl Forks {
         .with_hint("delete forks of this agent, or give a name"))
     }
 
-    /// What a fork of this name begins with; none if an open workspace has the name.
+    /// The start of a fork of this name; none if an open workspace has the name.
     fn start_if_name_is_free(
         &self,
         id: &WorkspaceId,
@@ -466,8 +469,8 @@ impl Forks {
         }
     }
 
-    /// The same with the names that never get from one agent to another as the head of the project
-    /// has them: a snapshot of another fork holds what its agent has there, and an old one of the
+    /// Replaces what never gets from one agent to another by what the head of the project has
+    /// there: a snapshot of another fork holds what its agent has there, and an old one of the
     /// project may hold what merges of earlier versions brought.
     fn without_left_out_paths(&self, tx: &dyn ReadTx, mut start: ForkStart) -> Result<ForkStart> {
         let head = state_of_row(&start.project);

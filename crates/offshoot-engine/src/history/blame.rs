@@ -7,8 +7,8 @@
 //!
 //! A line that a merge brought is looked up in the workspace it came from, and a line that the
 //! workspace had from its base in the project again. What an undo, a restore or `take_lost` brings
-//! back belongs to whoever wrote it first. What no source has, such as two edits put together word
-//! by word, belongs to whoever made that version. A move that was asked for is followed; a rename
+//! back keeps its first author. A line that no source has, such as two edits put together word by
+//! word, belongs to the author of that version. A move that was asked for is followed; a rename
 //! that a program made outside is a deletion and a new file, so attribution ends there.
 
 use std::collections::HashMap;
@@ -31,10 +31,10 @@ use crate::history::blame_places::HistoryOwner;
 use crate::history::blame_sources::restore_sources;
 use crate::history::trail::is_loss;
 
-/// How many places a line is followed through before its attribution ends.
+/// How many workspaces and projects a line is followed through before its attribution ends.
 const MAX_DEPTH: usize = 64;
 
-/// Whose file it is.
+/// The workspace or project whose file is blamed.
 #[derive(Clone, Copy, Debug)]
 pub enum BlameTarget<'a> {
     /// A workspace's.
@@ -150,7 +150,7 @@ pub(crate) struct PathVersions {
     pub(crate) lost: Rc<[(ObjectId, Timestamp)]>,
     /// What stood there before the first version.
     pub(crate) beginning: Option<AttributedContent>,
-    /// As many of the versions as have been looked at.
+    /// The oldest versions, as many as are attributed so far.
     pub(crate) done: Vec<AttributedContent>,
     pub(crate) busy: bool,
 }
@@ -218,7 +218,8 @@ impl<'a> Tracer<'a> {
         attributed
     }
 
-    /// The same for what a snapshot has at a path. None also if there is no file.
+    /// The lines of what a snapshot has at a path. None if there is no file, or if attribution ends
+    /// here.
     pub(crate) fn attributed_at(
         &mut self,
         key: WorkspaceKey,
@@ -283,7 +284,7 @@ impl<'a> Tracer<'a> {
             if let Some(done) = chain.done.get(index) {
                 return Ok(Some(done.clone()));
             }
-            // Something older asks for something newer only if a clock was set back.
+            // An older version depends on a newer one only if a clock was set back.
             if chain.busy {
                 return Ok(None);
             }
@@ -296,7 +297,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Marks the version after those that are done.
+    /// Attributes the lines of the next version.
     fn step(
         &mut self,
         key: WorkspaceKey,
@@ -395,7 +396,8 @@ impl<'a> Tracer<'a> {
                     let mut origin = self.origins[*mark].clone();
                     origin.place = project;
                     origin.snapshot = landed;
-                    // A program that writes files says nothing; who had them merged may have.
+                    // An outside program gives no message; the request that merged its files may
+                    // have one.
                     origin.message_id = origin.message_id.or_else(|| cause.message_id.clone());
                     self.add_origin(origin)
                 }

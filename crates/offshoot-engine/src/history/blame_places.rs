@@ -1,4 +1,5 @@
-//! What blame has to know about a workspace or project beside the history of a path.
+//! What blame knows about a workspace or project besides the history of a path: snapshots, merges,
+//! updates. Read once for each, and never changed.
 
 use std::collections::HashMap;
 
@@ -40,7 +41,7 @@ impl HistoryOwner {
         self.row.kind == WorkspaceKind::Project
     }
 
-    /// Reads it.
+    /// Reads the rows of a workspace or project.
     pub(crate) fn read(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<HistoryOwner> {
         let mut snapshots = tx.snapshots(row.key, 0)?;
         snapshots.reverse();

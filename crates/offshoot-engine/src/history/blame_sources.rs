@@ -1,4 +1,5 @@
-//! Where lines of a file may have come from, other than the version before.
+//! Where lines of a file may have come from other than the previous version: merges, undone merges,
+//! restores, imports and the snapshot that a fork began with.
 
 use offshoot_core::{EntryKind, Error, ObjectId, Operator, RelPath, Result, Timestamp};
 use offshoot_store::{ReviewRow, SnapshotRow, WorkspaceKey};
@@ -116,7 +117,7 @@ impl Tracer<'_> {
         };
         let attributed = match found.filter(|one| one.content == Some(content)) {
             Some(attributed) => attributed,
-            // Nothing tells, such as after a purge: it was there when the place came into being.
+            // The history has no line, such as after a purge: the file is as old as the workspace.
             None => {
                 let origin = self.add_origin(LineOrigin {
                     place: key,

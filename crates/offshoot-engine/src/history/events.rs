@@ -14,13 +14,13 @@ use crate::history::History;
 /// Something that happened in a workspace or a project.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// In which workspace; none if it happened in a project.
+    /// The workspace in which it happened; none if it happened in a project.
     pub workspace: Option<WorkspaceId>,
-    /// In which project, or of which project the workspace is a fork.
+    /// The project in which it happened, or of which the workspace is a fork.
     pub project: Option<ProjectId>,
     /// What it belongs to, also when names were taken again since.
     pub home: Home,
-    /// What, with its number.
+    /// The line of history, with its number.
     pub row: HistoryRow,
 }
 
@@ -30,7 +30,7 @@ impl History {
         self.store().read(|tx| tx.last_seq())
     }
 
-    /// Events with a greater number, oldest first. Whoever asks again with the last number seen
+    /// Events with a greater number, oldest first. A caller that asks again with the last number
     /// misses none: numbers follow commits.
     pub fn events_after(
         &self,
@@ -56,8 +56,8 @@ impl History {
         })
     }
 
-    /// Events with a greater number that happened where the names say, oldest first. Costs a look at
-    /// each line since then, inside the store; what happened elsewhere is not read.
+    /// Events with a greater number that happened where the names say, oldest first. The store
+    /// looks at each line since then; lines of other workspaces are not read.
     pub fn events_within(&self, seq: i64, named: &EventScope, limit: usize) -> Result<EventPage> {
         self.store().read(|tx| {
             let newest = tx.last_seq()?;
@@ -94,7 +94,7 @@ pub struct EventScope {
 pub struct EventPage {
     /// The events.
     pub events: Vec<Event>,
-    /// Up to this number there are no others, so that whoever asks next asks for what is after it.
+    /// The next page begins after this number: up to it there are no other events.
     pub upto: i64,
 }
 
@@ -142,7 +142,7 @@ fn location_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<EventLocatio
 /// A workspace whose directory outside programs may change.
 #[derive(Clone, Debug)]
 pub struct HandedOutWorkspace {
-    /// Which.
+    /// Its name.
     pub id: WorkspaceId,
     /// Its directory on this machine.
     pub path: PathBuf,
@@ -151,7 +151,7 @@ pub struct HandedOutWorkspace {
 }
 
 impl History {
-    /// The workspaces whose path was given to anyone, for whoever watches their directories.
+    /// The workspaces whose path was handed out, for the watcher of their directories.
     pub fn handed_out(&self) -> Result<Vec<HandedOutWorkspace>> {
         let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
         let place = |row: WorkspaceRow| HandedOutWorkspace {

@@ -59,7 +59,7 @@ impl History {
                 .ok_or_else(|| no_such_version(path, version, line.kind))?;
             return Ok((content, Some(line.at)));
         }
-        // Nothing is told up to then: it came with the base, or later.
+        // The history has no line up to then: the file came with the base, or later.
         let content = match later.map(|row| row.line) {
             Some(line) if line.op == HistoryOp::Move => None,
             Some(line) => line.before,

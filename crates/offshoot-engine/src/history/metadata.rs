@@ -14,16 +14,16 @@ use crate::content::rows::{last_row_in, no_file};
 use crate::history::History;
 use crate::history::past::{ALL, LineFilter, brought_by, past};
 
-/// So many entries are told of in the metadata of a workspace as a whole: each may cost a look at its
-/// history, its size and the first bytes of its content.
+/// The most entries in the metadata of a whole workspace: each may cost a read of its history, its
+/// size and the first bytes of its content.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Everything known about one path.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Whether it is a file, a link or a directory.
     pub kind: EntryKind,
     /// Bytes.
     pub size: i64,
@@ -52,7 +52,7 @@ impl History {
         self.metadata_as(id, path, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`metadata`](Self::metadata), with the lines of history that the filter lets through.
     pub(crate) fn metadata_as(
         &self,
         id: &WorkspaceId,
@@ -175,8 +175,8 @@ impl History {
         Ok(told)
     }
 
-    /// One entry of it: the newest line of its path says when it changed, in a fork that of the
-    /// project; without any it came with the workspace.
+    /// One entry of `.meta/.meta`: the newest line of its path says when it changed, in a fork that
+    /// of the project; without any it came with the workspace.
     fn entry_as_json(
         &self,
         index: &Index<'_>,
@@ -187,7 +187,7 @@ impl History {
         let mut last = None;
         for place in places {
             last = place.newest(index.tx, path)?;
-            // What the project became since is not here.
+            // What the project changed since is not in this workspace.
             last = last.filter(|row| place.key == index.row.key || row.line.after == entry.id);
             if last.is_some() {
                 break;
@@ -246,8 +246,8 @@ impl History {
     }
 }
 
-/// Which paths of a workspace or project have lines of history. Most files of a fork have none, and to
-/// ask for each costs more than all the rest.
+/// The paths of a workspace or project that have lines of history. Most files of a fork have none,
+/// and a query for each would cost more than all the rest.
 struct PathsWithHistory {
     key: WorkspaceKey,
     /// None if there are too many.
@@ -282,7 +282,7 @@ impl PathsWithHistory {
     }
 }
 
-/// What is told of a path at which nothing stands any more; none if nothing ever did.
+/// The metadata of a path that is gone; none if it never existed.
 fn deleted_as_json(path: &RelPath, history: &[HistoryRow]) -> Option<Value> {
     let (newest, oldest) = (history.first()?, history.last()?);
     let last = history.iter().find(|row| row.line.after.is_some());

@@ -8,16 +8,16 @@ use crate::content::index::Index;
 use crate::content::rows::state_of;
 use crate::history::trail::is_loss;
 
-/// So many lines are told of one path.
+/// The most lines of history that are read for one path.
 const MAX_LINES: usize = 1000;
-/// So many snapshots of a project are looked at for the one that brought a file.
+/// The most snapshots of a project that are searched for the one that brought a file.
 const MAX_SNAPSHOTS: usize = 1000;
 
-/// Says whether somebody sees a line of history, and may take names out of it. Is told whether it is
-/// of the workspace itself, or of the project that it began with.
+/// Decides whether a reader sees a line of history, and may take names out of it. The flag says
+/// whether the line is of the workspace itself, and not of the project that it began with.
 pub(crate) type LineFilter<'a> = &'a dyn Fn(&mut HistoryRow, bool) -> bool;
 
-/// For whoever sees everything.
+/// The filter of a reader who sees everything.
 pub(crate) const ALL: LineFilter<'static> = &|_, _| true;
 
 /// The lines of a path, newest first, under the names that it had when they were written, and its
@@ -55,7 +55,8 @@ fn follow_renames(
     Ok((lines, name))
 }
 
-/// Everything that is known to have happened to a path, newest first, as somebody sees it.
+/// Everything that is known to have happened to a path, newest first, as far as the filter lets it
+/// through.
 pub(crate) fn past(
     index: &Index<'_>,
     path: &RelPath,
@@ -79,8 +80,8 @@ pub(crate) fn past(
     Ok(lines)
 }
 
-/// Who brought a file of a fork whose past no line tells, because it came with an imported history:
-/// the snapshot of the project that has it first as it is.
+/// The snapshot of the project that first had a file as it is, for a file of a fork without a line
+/// of history because it came with an import.
 pub(crate) fn brought_by(
     index: &Index<'_>,
     path: &RelPath,

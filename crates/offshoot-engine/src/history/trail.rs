@@ -15,10 +15,11 @@ use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, NewHistory, ReadTx, V
 /// How many lines of history are read at once.
 const PAGE: usize = 32;
 
-/// How the claim of what lost by a policy begins.
+/// The prefix of the claim on a version that lost by a policy.
 pub(crate) const LOST: &str = "lost to ";
 
-/// Whether a line keeps what lost by a policy: a version that never stood there.
+/// Whether a line records a version that lost by a policy, and so never was the content of the
+/// path.
 pub(crate) fn is_loss(line: &NewHistory) -> bool {
     line.via == Via::Merge
         && line.op == HistoryOp::Write
@@ -53,7 +54,7 @@ impl<'a> Trail<'a> {
         }
     }
 
-    /// The next older change. What lost by a policy is none.
+    /// The next older change. A version that lost by a policy is no change.
     pub(crate) fn next(&mut self) -> Result<Option<HistoryRow>> {
         use HistoryOp::{Create, Delete, Mode, Move, Write};
         loop {
@@ -81,7 +82,7 @@ impl<'a> Trail<'a> {
         }
     }
 
-    /// Steps over what is newer than a moment.
+    /// Skips the changes that are newer than a moment.
     pub(crate) fn upto(mut self, at: Timestamp) -> Result<Trail<'a>> {
         while let Some(row) = self.next()? {
             if row.line.at <= at {
@@ -161,7 +162,7 @@ pub(crate) struct ContentTrace {
 }
 
 impl ContentTrace {
-    /// None if one of them cannot be cut.
+    /// None if one of the contents cannot be split into units.
     pub(crate) fn new(base: &[u8], now: &[u8], grain: Granularity) -> Option<ContentTrace> {
         let limits = Limits::default();
         let (base, now) = (
@@ -201,9 +202,9 @@ impl ContentTrace {
         }
     }
 
-    /// The same with one mark alone, not yet explained, for who asks what in a workspace led to the
-    /// change that made it. `began_with` is what the workspace had at first: what it took away stood
-    /// there, and may have been replaced in the project before that landed.
+    /// A copy with one change that is not traced yet, to find the change of a workspace that led to
+    /// it. `began_with` is what the workspace had at first: what it took away stood there, and may
+    /// have been replaced in the project before that landed.
     pub(crate) fn only(&self, mark: &UnitChange, began_with: &Units) -> ContentTrace {
         let (mut base, mut unit) = (&self.base, mark.unit);
         if !mark.came {
@@ -227,8 +228,8 @@ impl ContentTrace {
         }
     }
 
-    /// Finds what made each mark. `undoes` tells whether a change took another one back: then it is
-    /// whoever made it so before that one.
+    /// Finds what made each mark. `undoes` tells whether a change took another one back: then the
+    /// author is the one before that change.
     pub(crate) fn trace(
         &mut self,
         objects: &dyn ObjectReader,

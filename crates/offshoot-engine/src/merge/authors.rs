@@ -1,11 +1,11 @@
 //! Who wrote what two sides have where they conflict, and with what weight.
 //!
-//! Of the project's side it is whoever brought the lines, or the members of JSON, that conflict, and
-//! whoever took those away that the base had there; what merely lost there counts for nothing. What a
-//! merge brought is the work of the agent whose workspace it was, with that workspace's priority. What
-//! a person put there, or decided otherwise than the workspace had it, weighs nothing. What an undo
-//! brought back is the work of whoever had made it. A part that several have changed belongs to the
-//! one of the highest priority.
+//! Authors of the project's side are those who brought the conflicting lines, or members of JSON,
+//! and those who removed what the base had there; a version that lost by a policy counts for
+//! nothing. What a merge brought is the work of the agent whose workspace it was, with that
+//! workspace's priority. What a person put there, or decided otherwise than the workspace had it,
+//! weighs nothing. What an undo brought back is the work of its first author. A part that several
+//! have changed belongs to the one of the highest priority.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ impl ConflictAuthors {
 /// Where a change of the project came from.
 enum Source {
     Merge(MergeRow),
-    /// Somebody's own doing.
+    /// An edit of the project itself, not a merge.
     Person(Cause),
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Authors<'a> {
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) fork: &'a ForkRow,
     pub(crate) states: ThreeStates<'a>,
-    /// The message of whoever asked for the merge.
+    /// The message of the request for the merge.
     pub(crate) message_id: Option<&'a str>,
     /// By the number of the line of history.
     landed: RefCell<HashMap<i64, Rc<Landed>>>,
@@ -129,8 +129,8 @@ impl<'a> Authors<'a> {
         })
     }
 
-    /// Who made a path of the project what it is: whoever changed it last, or before the undo that
-    /// brought that back.
+    /// The author of what the project has at a path: of its last change, or of the change that an
+    /// undo brought back.
     pub(crate) fn last_of_ours(&self, path: &RelPath) -> Result<Option<Author>> {
         let mut trail = Trail::new(self.tx, self.project.key, path);
         let Some(last) = trail.next()? else {
@@ -170,7 +170,7 @@ impl<'a> Authors<'a> {
                             .is_some_and(|range| changed.base.is_in(mark.unit, range)),
                     };
                     let marks: Vec<&UnitChange> = changed.marks.iter().filter(in_part).collect();
-                    match self.defender(&changed, &marks, at)? {
+                    match self.strongest_author(&changed, &marks, at)? {
                         Some(author) => Ok(Some(author)),
                         None => self.last_of_ours(at),
                     }
@@ -182,7 +182,7 @@ impl<'a> Authors<'a> {
         if let Some(mut changed) = self.changed_file(conflict.base, conflict.ours)? {
             self.trace_ours(&mut changed, trail(), &names)?;
             let marks: Vec<&UnitChange> = changed.marks.iter().collect();
-            known.extend(self.defender(&changed, &marks, at)?);
+            known.extend(self.strongest_author(&changed, &marks, at)?);
         }
         if known.is_empty() {
             for path in self.changed_paths(conflict)? {
@@ -257,8 +257,8 @@ impl<'a> Authors<'a> {
         changed.trace(self.objects, trail, names, &undoes)
     }
 
-    /// Of those who made these units come or go, the one that defends them.
-    fn defender(
+    /// Of the authors who added or removed these units, the one with the highest priority.
+    fn strongest_author(
         &self,
         changed: &ContentTrace,
         marks: &[&UnitChange],
@@ -281,8 +281,8 @@ impl<'a> Authors<'a> {
         }
     }
 
-    /// What a change of the project came with: looked up by its snapshot, which the line about the
-    /// project as a whole names that stands before those of its paths.
+    /// What landed together with a change of the project. It is found by its snapshot, which is
+    /// named by the line about the whole project that precedes the lines of its paths.
     fn landed(&self, step: &HistoryRow) -> Result<Rc<Landed>> {
         if let Some(known) = self.landed.borrow().get(&step.seq) {
             return Ok(Rc::clone(known));
@@ -463,7 +463,7 @@ impl<'a> Authors<'a> {
                     .filter(in_part)
                     .filter_map(|mark| mark.by.as_ref());
                 let newest = steps.max_by_key(|step| step.seq);
-                Some(newest.map_or_else(|| self.nothing_written(), |step| self.own(step)))
+                Some(newest.map_or_else(|| self.author_without_history(), |step| self.own(step)))
             });
             return Ok(parts.collect());
         }
@@ -473,7 +473,7 @@ impl<'a> Authors<'a> {
             let own = step.filter(|step| step.line.via != Via::Update);
             last = last.or(own);
         }
-        let author = last.map_or_else(|| self.nothing_written(), |step| self.own(&step));
+        let author = last.map_or_else(|| self.author_without_history(), |step| self.own(&step));
         let parts = conflict
             .content
             .as_ref()
@@ -492,8 +492,8 @@ impl<'a> Authors<'a> {
         }
     }
 
-    /// No line of the workspace's history tells, such as for what it began with.
-    fn nothing_written(&self) -> Author {
+    /// The author where the workspace's history has no line, such as for what it began with.
+    fn author_without_history(&self) -> Author {
         let mut cause = Cause::by(offshoot_core::Operator::system());
         cause.claim = Some(agent_of(self.row, self.fork));
         cause.message_id = self.message_id.map(str::to_owned);

@@ -17,7 +17,7 @@ use crate::project::policy::Policy;
 /// A conflict that a policy decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
@@ -31,7 +31,8 @@ pub struct Decided {
     pub lost_by: Option<String>,
     /// The message that had led to it.
     pub lost_message_id: Option<String>,
-    /// The same for what the project has, or had, in these parts, whoever won.
+    /// The agent, or else the operator, that had written what the project has, or had, in these
+    /// parts, whichever side won.
     pub ours_by: Option<String>,
     /// The message that had led to it.
     pub ours_message_id: Option<String>,
@@ -44,7 +45,7 @@ pub(crate) struct Verdict {
     pub(crate) decided: Vec<Decided>,
 }
 
-/// Decides a conflict by a policy, each part on its own; none if somebody has to decide.
+/// Decides a conflict by a policy, each part on its own; none if it needs a review.
 pub(crate) fn decide(
     policy: Policy,
     conflict: &Conflict,

@@ -20,7 +20,7 @@ use crate::merge::three_way::{
 };
 use crate::project::head::Proposal;
 
-/// A decision, ready to be applied to any head.
+/// A resolution of a review that was checked and can be applied to any head.
 pub(crate) enum CheckedResolution {
     Choice(Choice),
     Parts(PartChoices),
@@ -98,7 +98,7 @@ impl Merges {
         }
     }
 
-    /// The decision that somebody asked for, and the word for it.
+    /// Checks a requested resolution. Returns it, and the word for it in the row.
     pub(crate) fn check_resolution(
         &self,
         row: &ReviewRow,

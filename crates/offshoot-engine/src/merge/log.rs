@@ -21,7 +21,7 @@ use crate::workspace::snapshot::Snapshot;
 pub struct MergeReceipt {
     /// What it did.
     pub completed: Completed,
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
     /// Who asked for it.
     pub by: Who,
@@ -55,7 +55,7 @@ impl Merges {
         self.undo_merge_if(id, |_| Ok(()), cause)
     }
 
-    /// The same if what changes in the project may be changed.
+    /// Like [`undo_merge`](Self::undo_merge), if `allowed` accepts the edits of the project.
     pub(crate) fn undo_merge_if(
         &self,
         id: &str,

@@ -19,7 +19,7 @@ use crate::content::state::State;
 use crate::merge::Merges;
 use crate::{ProviderName, Workspace};
 
-/// So many of the paths that two forks, or a fork and its project, both changed are named.
+/// The most paths that are named where two forks, or a fork and its project, changed the same ones.
 const NAMED_PATHS: usize = 20;
 
 /// One open fork beside the others of its project.
@@ -49,7 +49,7 @@ pub struct ForkOverview {
     pub last_operation: Option<HistoryRow>,
     /// How many of its conflicts wait for a decision.
     pub open_reviews: usize,
-    /// Why its directory could not be looked at, so that this is what was recorded before.
+    /// Why its directory could not be synced, so that this is the state recorded before.
     pub not_looked_at: Option<String>,
 }
 
@@ -119,7 +119,8 @@ impl Merges {
         }
     }
 
-    /// The same after a look at some of the directories, with the paths that may be shown.
+    /// Like [`overview`](Self::overview), after a sync of some of the directories, with the paths
+    /// that may be shown.
     pub(crate) fn overview_after(
         &self,
         project: Option<&ProjectId>,
@@ -292,7 +293,8 @@ fn mark_overlaps(forks: &mut [ForkOverview], changed: &[BTreeSet<RelPath>]) -> R
     Ok(())
 }
 
-/// Which forks, by their numbers, changed a path, and which changed it or something above or below.
+/// The key of a group of paths: which forks, by their numbers, changed the path, and which changed
+/// it or something above or below.
 #[derive(PartialEq, Eq, Hash)]
 struct OverlapKey {
     here: Vec<usize>,

@@ -43,7 +43,7 @@ pub(crate) struct MergeOutcome {
     pub(crate) closed: Vec<ReviewRow>,
 }
 
-/// What is merged.
+/// One merge to plan: the workspace, its side, and how it was asked for.
 pub(crate) struct MergeRequest<'a> {
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) fork: &'a ForkRow,
@@ -56,7 +56,7 @@ pub(crate) struct MergeRequest<'a> {
     pub(crate) cause: &'a Cause,
 }
 
-/// What the conflicts of a merge are decided with.
+/// What deciding a conflict of a merge needs to know.
 struct DecisionContext<'a> {
     request: &'a MergeRequest<'a>,
     settings: &'a MergeSettings,
@@ -67,7 +67,7 @@ struct DecisionContext<'a> {
     states: ThreeStates<'a>,
 }
 
-/// What is decided so far.
+/// The result of a merge so far, while its conflicts are decided one by one.
 struct DecisionsSoFar {
     proposal: Proposal,
     completed: Completed,

@@ -1,9 +1,9 @@
 //! Protected paths: what changes there waits for a person, even where it fits.
 //!
-//! Tools read some files of a checkout and run what they say: workflows, hooks, settings of editors and
-//! of agents. An agent that changes them acts on whoever works with the project next. So a merge holds
-//! such a change back and opens a review for it, whatever policy it was completed with, and only the
-//! owner or an admin decides that.
+//! Tools read some files of a checkout and run what they say: workflows, hooks, settings of editors
+//! and of agents. An agent that changes them acts on the next person who works with the project. So
+//! a merge holds such a change back and opens a review for it, whatever policy it was completed
+//! with, and only the owner or an admin decides that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -177,7 +177,7 @@ pub(crate) fn has_same(
     Ok(true)
 }
 
-/// What ties the edits of a merge together.
+/// Finds the edits of a merge that make sense only together, such as both names of a renamed file.
 struct EditDependencies<'a> {
     objects: &'a dyn ObjectReader,
     states: ThreeStates<'a>,
@@ -237,7 +237,7 @@ impl<'a> EditDependencies<'a> {
         self.names.get(path).into_iter().flatten()
     }
 
-    /// An edit with all that it is tied to.
+    /// An edit with all that it depends on.
     fn around(&self, path: &RelPath) -> Result<BTreeSet<RelPath>> {
         let mut group = BTreeSet::new();
         let mut open = vec![path.clone()];
@@ -294,7 +294,7 @@ impl Groups {
     fn add(&mut self, group: BTreeSet<RelPath>) {
         let touched = group.iter().filter_map(|path| self.of.get(path).copied());
         let touched: BTreeSet<usize> = touched.collect();
-        // The largest takes the others in, so that no path is moved often.
+        // The largest group absorbs the others, so that no path is moved often.
         let largest = touched.iter().max_by_key(|&&n| self.groups[n].len());
         let into = largest.copied().unwrap_or_else(|| {
             self.groups.push(BTreeSet::new());

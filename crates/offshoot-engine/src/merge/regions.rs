@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::content::as_text;
 use crate::merge::review_row::part_name;
 
-/// With more parts than this nobody is told beforehand which of them of a JSON document can be
-/// joined: each is tried by a merge of its own.
+/// The most parts of a JSON document for which the answer says whether they can be joined: each is
+/// tried by a merge of its own.
 const MOST_TRIED: usize = 32;
 
 /// What to take of one part.

@@ -34,7 +34,7 @@ pub enum ReviewSide {
     Candidate(i64),
 }
 
-/// Texts up to here are told together with the parts; larger ones have to be asked for.
+/// Texts up to this size are sent together with the parts; larger ones have a request of their own.
 const MOST_SHOWN: u64 = 1 << 20;
 
 /// One of the texts.
@@ -44,7 +44,7 @@ pub struct SideContent {
     pub id: Option<ObjectId>,
     /// How many bytes it has.
     pub size: u64,
-    /// The bytes; none if they are too many to be told with the rest.
+    /// The bytes; none if they are too many to be sent with the parts.
     pub bytes: Option<Arc<[u8]>>,
 }
 
@@ -191,7 +191,8 @@ impl Merges {
         let mut bench = Workbench::new(&objects);
         let (base, theirs) = self.base_and_theirs(&mut bench, row, &details)?;
         let Some(head) = self.head_of(tx, row, &details, &mut bench)? else {
-            // What was to get the decision is gone: only what was kept can be told.
+            // The project or workspace that the decision goes to is gone: only the stored sides can
+            // be shown.
             return Ok(CurrentSides {
                 base: row.base,
                 ours: row.ours,

@@ -34,7 +34,7 @@ use crate::workspace::snapshot::Snapshot;
 /// A review, what was decided about it, and who did.
 pub(crate) type DecidedReview = (ReviewRow, CheckedResolution, Decision);
 
-/// What lands together.
+/// Decisions that land together, and the merge whose rest lands with them.
 pub(crate) struct LandingRequest<'a> {
     pub(crate) decided: &'a [DecidedReview],
     /// The merge whose rest waited for the decisions.
@@ -42,7 +42,7 @@ pub(crate) struct LandingRequest<'a> {
     pub(crate) cause: &'a Cause,
 }
 
-/// What of a workspace can land: its decisions, and the merges whose conflicts have all ended.
+/// A merge whose conflicts have all ended, with the decisions about them.
 struct ReadyMerge {
     merge: MergeRow,
     decided: Vec<ReviewRow>,
@@ -51,9 +51,9 @@ struct ReadyMerge {
 }
 
 impl Merges {
-    /// Lands the merges of a workspace that wait for nobody any more: whose conflicts are all decided
-    /// or settled by themselves.
-    pub(crate) fn land_what_waits(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
+    /// Lands the merges of a workspace whose conflicts are all decided or have settled by
+    /// themselves.
+    pub(crate) fn land_finished_merges(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
         let (ready, last) = self.store().read(|tx| ready_to_land(tx, workspace))?;
         if ready.is_empty() {
             return Ok(last);
@@ -100,7 +100,7 @@ impl Merges {
         let (Err(error), Some(review)) = (&landed, unfit.into_inner()) else {
             return landed;
         };
-        // One that nobody noted before is refused, and that is all.
+        // A decision that was never stored is refused, and nothing has to be taken back.
         if !is_about_the_decision(error) || review.state != ReviewState::Decided {
             return landed;
         }
@@ -177,7 +177,7 @@ impl Merges {
         if created {
             return Ok(Some(snapshot));
         }
-        // The project has it already: the decision is noted all the same.
+        // The project has it already: the decision is recorded all the same.
         let line = line_of(&project, record.op, cause, record.at);
         self.store().write(Durability::Synced, |tx| {
             mark(tx, None)?;
@@ -186,8 +186,8 @@ impl Merges {
         Ok(None)
     }
 
-    /// What a decision comes to, if whoever decided may change that. Whoever decided about what is
-    /// protected was asked before.
+    /// The edits of a decision. Refused if they change protected paths and the decider may not; for
+    /// a review of a protected path that right was checked before.
     pub(crate) fn decided_edits(
         &self,
         objects: &StoredObjects<'_>,

@@ -27,7 +27,7 @@ pub struct Who {
     pub claim: Option<String>,
     /// The message of a conversation that led to it.
     pub message_id: Option<String>,
-    /// When.
+    /// When it was made.
     pub at: String,
 }
 
@@ -99,7 +99,7 @@ pub enum LandsIn {
 }
 
 impl LandsIn {
-    /// The word for it.
+    /// Its name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             LandsIn::Project => "project",
@@ -108,7 +108,7 @@ impl LandsIn {
     }
 }
 
-/// Who found a conflict, and in what.
+/// The merge or update in which conflicts were found: what their reviews are made from.
 pub(crate) struct ConflictContext<'a> {
     pub(crate) project: &'a WorkspaceRow,
     /// What the project has.
@@ -301,8 +301,8 @@ pub(crate) fn mark_resolved(
     tx.put_review(&now)
 }
 
-/// Refuses a decision about something else than the review is about by now: its workspace may have
-/// been completed again since it was read.
+/// Refuses a decision about a review that has changed since it was read: its workspace may have
+/// been completed again.
 pub(crate) fn refuse_other(now: &ReviewRow, then: &ReviewRow) -> Result<()> {
     let about =
         |row: &ReviewRow| -> Result<_> { Ok((row.theirs, details_of(row)?.theirs_snapshot)) };

@@ -26,7 +26,7 @@ use crate::merge::review_row::{
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::snapshot::Snapshot;
 
-/// So many resolutions may be proposed for one review: whoever decides has to read them.
+/// The most resolutions that may be proposed for one review: a person has to read them.
 const MOST_CANDIDATES: i64 = 32;
 
 /// A conflict that waits for a decision, or waited.
@@ -42,7 +42,7 @@ pub struct Review {
     pub merge_id: Option<String>,
     /// Where the decision goes.
     pub lands_in: LandsIn,
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
@@ -97,7 +97,7 @@ pub enum Resolution<'a> {
     Base,
     /// Both, ours first.
     Union,
-    /// This.
+    /// This content.
     Content(Content<'a>),
     /// A proposed resolution, by its number.
     Candidate(i64),
@@ -193,8 +193,8 @@ impl Merges {
         self.resolve_as(id, how, true, cause)
     }
 
-    /// The same by somebody who may change protected paths or not, whatever the project has become
-    /// by the time the decision lands.
+    /// Like [`resolve`](Self::resolve), for a caller that may or may not change protected paths.
+    /// That right is checked when the decision lands.
     pub(crate) fn resolve_as(
         &self,
         id: &str,
@@ -208,10 +208,10 @@ impl Merges {
             Ok((row, merge))
         })?;
         if row.state == ReviewState::Resolved {
-            // Whoever decided it may have been stopped before the merge landed, or before the
-            // workspace was taken away.
+            // The process that decided it may have died before the merge landed, or before the
+            // workspace was removed.
             if let Some(merge) = &merge {
-                self.land_what_waits(row.workspace)?;
+                self.land_finished_merges(row.workspace)?;
                 self.tidy_after_reviews(&row, &receipt(merge)?, cause);
             }
             return Err(already_resolved(id));
@@ -355,8 +355,8 @@ impl Merges {
         Ok(())
     }
 
-    /// A workspace that was kept because of its reviews goes with the last of them. What was decided
-    /// has landed: if the workspace cannot go now, that is said and is no failure.
+    /// A workspace that was kept because of its reviews goes with the last of them. What was
+    /// decided has landed: if the workspace cannot go now, that is reported and is no failure.
     fn tidy_after_reviews(
         &self,
         review: &ReviewRow,

@@ -55,7 +55,8 @@ pub(crate) fn merge_into_project(
     Ok(merge)
 }
 
-/// The same where the result is the workspace's own, so that all of it passes.
+/// Merges what theirs changed since the base into ours, where the result is the workspace's own:
+/// nothing is left out.
 pub(crate) fn merge_states(
     store: &Store,
     objects: &dyn ObjectReader,
@@ -115,7 +116,7 @@ fn merge_through(
     })
 }
 
-/// Those that may pass.
+/// The items that the predicate lets pass.
 fn passed<T>(all: Vec<T>, mut passes: impl FnMut(&T) -> Result<bool>) -> Result<Vec<T>> {
     let mut passed = Vec::with_capacity(all.len());
     for one in all {
@@ -365,7 +366,7 @@ impl Head for StateHead<'_> {
 
 impl Contents for StateHead<'_> {
     fn read(&self, id: &ObjectId) -> Result<Arc<[u8]>> {
-        // Each content is at most so much work.
+        // A request that was cancelled ends here; reading one content is a bounded amount of work.
         cancel::check()?;
         let object = self.objects.read(id)?;
         object.map(|(_, bytes)| bytes).ok_or_else(missing_content)

@@ -5,7 +5,7 @@
 //! made on the new layers, what the fork changed is written into it, and it takes the place of the
 //! old one. The order makes it safe to be killed at any point:
 //!
-//! 1. The new directory is made and filled aside. Until the commit it belongs to nobody.
+//! 1. The new directory is made and filled aside. Until the commit no row names it.
 //! 2. The old one is closed, so that nobody changes it any more; if it is in use, nothing happens.
 //! 3. The commit says that the new one is the fork's.
 //! 4. Ignored files, which the store does not hold, move over; then the old one goes. This can be
@@ -65,8 +65,7 @@ pub struct Updated {
     pub conflicts: Vec<PendingConflict>,
 }
 
-/// A path that differs from the layers, and what tells one state of it from another; none if it
-/// is gone.
+/// A path that differs from the layers with the fingerprint of its file; none if it is gone.
 type PathFingerprint = (RelPath, Option<(u64, u64, u32, i128)>);
 
 struct Plan {
@@ -331,9 +330,9 @@ impl Merges {
         Ok(walked.differences.into_iter().map(fingerprints).collect())
     }
 
-    /// Refuses to leave a directory behind in which somebody wrote after it was looked at: that is
-    /// in nobody's hands. It is closed by now, so nobody does any more. Ignored files follow as they
-    /// are then, so a build may have gone on writing them.
+    /// Refuses to leave a directory behind that changed after it was synced: nothing would keep
+    /// these changes. The directory is closed by now, so it cannot change any more. Ignored files
+    /// are moved as they are then, so a build may have gone on writing them.
     fn refuse_late_changes(
         &self,
         row: &WorkspaceRow,
@@ -412,7 +411,7 @@ impl Merges {
         write_note(&next.private, &note)
     }
 
-    /// Lets the directory above an ignored path exist in the new directory as one of its own.
+    /// Makes the directory above an ignored path a private one of the new directory.
     fn make_way(&self, dir: &SafeDir, path: &RelPath) -> Result<()> {
         if dir.stat(path)?.is_some() {
             return Err(ignored_in_the_way(path));
@@ -421,7 +420,7 @@ impl Merges {
         if !above.is_root() {
             dir.mkdir_all(&above, offshoot_core::DEFAULT_DIR_PERM)?;
         }
-        // Something must be made in a directory of the layers for the fork to have its own.
+        // An overlay copies a directory of the layers only when something is made in it.
         dir.write(path, b"", 0o600, offshoot_fs::Sync::None)?;
         dir.remove_file(path)
     }

@@ -1,8 +1,8 @@
 //! Many files into a project at once, from wherever they come: one snapshot.
 //!
 //! Content goes to the store as it arrives and is named by nothing until the end, when one
-//! transaction makes the snapshot. Whoever stops before that leaves only what garbage collection
-//! takes.
+//! transaction makes the snapshot. An import that stops before that leaves only objects that
+//! garbage collection removes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ pub struct ProjectImport {
     projects: Projects,
     project: ProjectId,
     head: State,
-    /// Paths that whoever brings the files may not change.
+    /// Protected paths that this caller may not change.
     closed: Protection,
     taken: Mutex<PendingEntries>,
 }
@@ -61,7 +61,7 @@ impl Projects {
         })
     }
 
-    /// The same for whoever may change no protected path.
+    /// Like [`begin_import`](Self::begin_import), for a caller that may not change protected paths.
     pub(crate) fn begin_unprotected_import(&self, project: &ProjectId) -> Result<ProjectImport> {
         let mut import = self.begin_import(project)?;
         import.closed = self

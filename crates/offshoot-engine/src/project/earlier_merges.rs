@@ -16,7 +16,7 @@ use crate::content::state::{State, StateEdit, StateEntry};
 use crate::project::Projects;
 use crate::project::head::{ChangeRecord, Proposal};
 
-/// Says that there are merges of which nobody knows what they brought.
+/// The setting that says that merges of earlier versions have not been looked through.
 const UNCLEARED_MERGES: &str = "merges_to_look_through";
 
 impl Projects {
@@ -34,7 +34,8 @@ impl Projects {
                 match self.clear_earlier_merges_of(&row) {
                     Ok(()) => {}
                     Err(error) if row.id.as_str() == wanted.as_str() => return Err(error),
-                    // One that cannot be read keeps no other from being forked. It is tried again.
+                    // A project that cannot be read does not keep others from being forked. It is
+                    // tried again.
                     Err(error) => {
                         tracing::warn!(project = %row.id, ?error, "merges are not looked through");
                         failed = true;

@@ -31,7 +31,7 @@ use crate::project::Projects;
 use crate::workspace::files::{Expect, WriteOptions};
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
-/// How often a change is made again because the head moved, before somebody is told.
+/// How often a change is made again because the head moved, before the caller gets an error.
 const TRIES: usize = 64;
 
 /// What is known about a project.
@@ -106,7 +106,8 @@ impl Projects {
         self.create_project_and(id, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`create_project`](Self::create_project); `also` writes further rows in the same
+    /// transaction.
     pub(crate) fn create_project_and(
         &self,
         id: &ProjectId,

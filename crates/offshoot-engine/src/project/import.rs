@@ -116,7 +116,7 @@ pub(crate) struct NewProject<'a> {
 }
 
 impl Projects {
-    /// Refuses a name that a project has: for whoever has much to fetch before it can be made.
+    /// Refuses a name that a project has, for callers that fetch much before they make the project.
     pub fn refuse_taken_project(&self, id: &ProjectId) -> Result<()> {
         self.store().read(|tx| refuse_taken(tx, id))
     }
@@ -136,7 +136,8 @@ impl Projects {
         self.import_dir_and(id, source, options, progress, None, cause)
     }
 
-    /// The same with what else the transaction writes that makes the project.
+    /// Like [`import_dir`](Self::import_dir); `also` writes further rows in the transaction that
+    /// makes the project.
     pub(crate) fn import_dir_and(
         &self,
         id: &ProjectId,
@@ -231,7 +232,7 @@ impl Projects {
             .store()
             .read(|tx| Ok(state_of_row(&open_project(tx, id)?)))?;
         let source = self.open_source(source)?;
-        // When in doubt, look at it.
+        // A path that cannot be looked up counts as tracked, so that it is read.
         let tracked = |path: &RelPath| {
             let known = self
                 .store()
@@ -320,7 +321,7 @@ impl Projects {
             .stack_for(row.key, state_of(head), Some(head.id))
             .is_err()
         {
-            // The project is there. Its layer is a cache, which whoever forks it makes again.
+            // The project exists. Its layer is a cache that the next fork builds again.
             self.directories.publish(row.key);
         }
         progress(layer((head.files + head.dirs) as u64));

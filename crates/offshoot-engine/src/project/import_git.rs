@@ -21,9 +21,9 @@ use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, 
 
 /// Larger objects get a blob of their own instead of a place in a pack.
 const LARGEST_IN_PACK: usize = 1 << 20;
-/// The longest label, in characters; a first line can be a whole novel.
+/// The longest label, in characters; a first line can be very long.
 const LONGEST_LABEL: usize = 1_000;
-/// Progress is told after so many objects.
+/// Progress is reported after so many objects.
 const TELL_EVERY: u64 = 256;
 
 /// What a tree holds, all the way down.
@@ -64,7 +64,8 @@ impl Projects {
         self.import_git_and(id, source, progress, None, cause)
     }
 
-    /// The same with what else the transaction writes that makes the project.
+    /// Like [`import_git`](Self::import_git); `also` writes further rows in the transaction that
+    /// makes the project.
     pub(crate) fn import_git_and(
         &self,
         id: &ProjectId,

@@ -25,9 +25,9 @@ use crate::project::import::{ImportOptions, ImportProgress, ImportStage};
 use crate::sync::disk::{Taken, is_too_deep, read_rule_file, rules_in, take_too_deep};
 
 const THREADS: usize = 2;
-/// So many files a thread takes at a time.
+/// The number of files that a thread takes at a time.
 const BLOCK: usize = 64;
-/// How often progress is told.
+/// The time between two reports of progress.
 const TICK: Duration = Duration::from_millis(50);
 /// The permission bits that a project keeps.
 const KEPT_PERM: u32 = 0o1777;
@@ -149,7 +149,7 @@ impl Projects {
         Ok(tree)
     }
 
-    /// Hashes files and links on several threads while the caller's thread tells how far it is.
+    /// Hashes files and links on several threads while the caller's thread reports progress.
     fn read_files(
         &self,
         dir: &SafeDir,
@@ -188,7 +188,7 @@ impl Projects {
             whole.append(worker()?);
         } else {
             std::thread::scope(|scope| -> Result<()> {
-                // A dropped sender wakes the one who tells; a panic drops it too.
+                // A dropped sender wakes the thread that reports progress; a panic drops it too.
                 let (ended, running) = channel::<()>();
                 let workers: Vec<_> = (0..THREADS)
                     .map(|_| {
@@ -237,7 +237,7 @@ impl Projects {
             taken => taken?,
         };
         let mut entry = match taken {
-            // Whoever removed it was quicker, as if it had never been there.
+            // It was removed meanwhile, which is as if it had never been there.
             Taken::Gone => return Ok(()),
             Taken::TooLarge(_) => {
                 read.drop(path, "too large file");
@@ -382,7 +382,7 @@ impl Source {
 struct SourceFilter<'a> {
     source: &'a Source,
     ignore_rules: bool,
-    /// Ignored by these means taken nevertheless.
+    /// What these rules match is imported although it is ignored.
     include: IgnoreRules,
     tracked: &'a IsTracked<'a>,
     /// Ignored directories that are walked only because something in them may be taken.

@@ -14,9 +14,9 @@ use crate::workspace::snapshot::Snapshot;
 /// One path of a project at a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectEntry {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// The entry at that path.
     pub entry: StateEntry,
     /// Bytes; 0 for directories.
     pub size: i64,

@@ -96,7 +96,7 @@ impl Upkeep {
     /// Returns their names.
     pub fn retire_sessions(&self, unused_for: Duration) -> Result<Vec<WorkspaceId>> {
         self.context.freeing(|| {
-            // A read may have been noted an hour late.
+            // The time of a read may be recorded up to an hour late.
             let late = unused_for.min(Duration::from_micros(NOTED_FOR.unsigned_abs()));
             let unused_for = micros(unused_for.saturating_add(late));
             let before = Timestamp(self.context.now().0.saturating_sub(unused_for));
@@ -117,7 +117,7 @@ impl Upkeep {
                     Ok(false) => {}
                     // Somebody uses it.
                     Err(error) if error.code() == ErrorCode::WorkspaceBusy => {}
-                    // One that cannot go keeps no other.
+                    // A session that cannot be erased does not keep the others.
                     Err(error) => tracing::warn!(workspace = %row.id, ?error, "a session stays"),
                 }
             }
@@ -562,7 +562,7 @@ struct TreeRewriter<'a> {
     placeholder: ObjectId,
     /// Trees that were looked at, and what became of them.
     trees: HashMap<ObjectId, ObjectId>,
-    /// The same of commits.
+    /// Commits that were looked at, and what became of them.
     commits: HashMap<ObjectId, ObjectId>,
 }
 

@@ -1,7 +1,7 @@
 //! Forks after an unclean stop: what is on disk against what is in rows.
 //!
 //! A private directory belongs to an open fork, or a killed process was making, moving or removing
-//! it, or a power cut took the rows of a fork that nobody had waited for. The last is the only one
+//! it, or a power cut took the rows of a fork before they were durable. The last is the only one
 //! that is brought back, from the note beside it; it is told from the others by the boot in which
 //! the note was written.
 
@@ -23,7 +23,7 @@ use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
 use crate::upkeep::Upkeep;
 
-/// A fork that somebody holds is looked after by whoever holds it.
+/// How long recovery waits for the lock of a fork: the process that holds it repairs it.
 const MAX_WAIT: Duration = Duration::from_millis(200);
 
 impl Upkeep {
@@ -129,7 +129,7 @@ impl Upkeep {
         };
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         if row.materialized && fork.place == place {
-            // Whoever was about to take it away had made it refuse changes.
+            // A process that died while removing the directory had made it refuse changes.
             self.directories.provider_seen_in(dirs)?.thaw(dirs)?;
             return self.directories.finish_update(&row, &fork);
         }

@@ -1,9 +1,9 @@
 //! A workspace as a whole at one point in time, for archives.
 //!
 //! Its entries are those of the index, read in one transaction, and their content is that of the
-//! store, which never changes: however long somebody takes to read it, and whoever writes meanwhile,
-//! it is one state that was. Outside changes are recorded first, as for a snapshot. Ignored files,
-//! which only the directory has, are added one by one, each as it was at one moment.
+//! store, which never changes: an archive is one state that existed, however long its reader takes
+//! and whatever is written meanwhile. Outside changes are recorded first, as for a snapshot.
+//! Ignored files, which only the directory has, are added one by one, each as it was at one moment.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -35,9 +35,9 @@ const TRIES: usize = 3;
 /// One entry of a whole workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveEntry {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Whether it is a file, a link or a directory.
     pub kind: EntryKind,
     /// Permission bits.
     pub perm: u32,
@@ -62,7 +62,7 @@ pub struct WorkspaceArchive {
 pub struct ArchiveContent {
     /// How many bytes there are.
     pub size: u64,
-    /// They themselves.
+    /// The bytes.
     pub content: Box<dyn Read + Send>,
 }
 
@@ -194,7 +194,7 @@ impl Workspaces {
     }
 }
 
-/// The time of a file from the directory, which knows it best.
+/// Takes the modification time of a file from the directory, where there is one.
 fn note_time(
     dir: &SafeDir,
     top: &RelPath,
@@ -210,7 +210,8 @@ fn note_time(
     Ok(())
 }
 
-/// Gives an ignored path with all that is below it, as far as it lies where we look.
+/// Calls back with an ignored path and all that is below it, as far as it lies in the archived
+/// directory.
 fn each_ignored(
     dir: &SafeDir,
     row: &WorkspaceRow,
@@ -294,7 +295,8 @@ impl WorkspaceArchive {
             }
             seen = after;
         }
-        // What it has up to here was written in this order by somebody who goes on writing.
+        // The file never came to rest: its first bytes, up to the size seen, are what the writer
+        // had written.
         copy(&self.workspaces, &mut file, seen.size).map(Some)
     }
 }

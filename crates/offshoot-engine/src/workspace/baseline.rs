@@ -1,4 +1,4 @@
-//! The least that a write or a commit can do: what ours are measured against.
+//! Baselines for benchmarks: the least that a write or a commit can do. Nothing else calls them.
 
 use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, Via};

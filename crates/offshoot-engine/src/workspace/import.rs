@@ -1,8 +1,9 @@
 //! Many files into a workspace at once, from wherever they come: all of them or none.
 //!
 //! Content goes to the store as it arrives and is named by nothing until the end, when every entry,
-//! its line of history and the counters are worked out and written as one change. Whoever stops before that,
-//! because the source broke off or the quota is too small, leaves only what garbage collection takes.
+//! its line of history and the counters are worked out and written as one change. An import that
+//! stops before that, because the source broke off or the quota is too small, leaves only objects
+//! that garbage collection removes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -155,7 +156,7 @@ impl WorkspaceImport {
         Ok(())
     }
 
-    /// Looks at the workspace as it is now.
+    /// Runs a check against the workspace as it is now.
     fn look(&self, mut look: impl FnMut(&dyn ReadTx, &WorkspaceRow) -> Result<()>) -> Result<()> {
         self.workspaces.store().read(|tx| {
             let row = open_row_by_key(tx, &self.row)?;
@@ -186,8 +187,8 @@ fn store_all(workspaces: &Workspaces, objects: &[NewObject]) -> Result<()> {
 }
 
 impl PendingEntries {
-    /// The contents that are only in memory. Whoever gets them has to store them; what is left says
-    /// that they are stored.
+    /// The contents that are only in memory. The caller must store them; from now on they count as
+    /// stored.
     fn take_waiting(&mut self) -> Vec<NewObject> {
         self.waiting_bytes = 0;
         let mut objects = Vec::new();

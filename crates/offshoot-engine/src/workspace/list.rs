@@ -62,7 +62,7 @@ pub struct ListPage {
 /// A directory with the directories in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirNode {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// What is in it.
     pub children: Vec<DirNode>,

@@ -46,9 +46,9 @@ pub struct Window {
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Whether it is a file, a link or a directory.
     pub kind: EntryKind,
     /// Bytes; 0 for directories.
     pub size: i64,
@@ -164,7 +164,8 @@ impl Workspaces {
         self.read_window_as(id, path, offset, length, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`read_window`](Self::read_window); made-up files show the lines of
+    /// history that the filter lets through.
     pub(crate) fn read_window_as(
         &self,
         id: &WorkspaceId,
@@ -176,8 +177,8 @@ impl Workspaces {
         window_of(self.source(id, path, shown)?, path, offset, length)
     }
 
-    /// The same if the file is small enough to be read where the request is; else none, and nothing
-    /// was read.
+    /// Like [`read_window`](Self::read_window) if the file is small enough to be read on the thread
+    /// of the request; none, without reading, if it is not.
     pub fn read_window_if_small(
         &self,
         id: &WorkspaceId,
@@ -188,7 +189,8 @@ impl Workspaces {
         self.read_window_if_small_as(id, path, offset, length, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`read_window_if_small`](Self::read_window_if_small); made-up files show the lines of
+    /// history that the filter lets through.
     pub(crate) fn read_window_if_small_as(
         &self,
         id: &WorkspaceId,
@@ -219,7 +221,8 @@ impl Workspaces {
         self.open_file_as(id, path, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`open_file`](Self::open_file); made-up files show the lines of
+    /// history that the filter lets through.
     pub(crate) fn open_file_as(
         &self,
         id: &WorkspaceId,
@@ -263,7 +266,8 @@ impl Workspaces {
             return Ok(None);
         }
         let real = RelPath::from_normal(".meta");
-        // Only one that came with the base is real: what somebody put there since would be a forgery.
+        // Only a file of that name that came with the base is real; one that was written since
+        // would be a forgery.
         let is_made_up = self
             .store()
             .read(|tx| is_ours_in(&Index::new(self.store(), tx, row), &real))?;
@@ -281,7 +285,8 @@ impl Workspaces {
         Ok(Some(Source::of_json(&value)))
     }
 
-    /// Counts. Costs a walk of the directory if there is one, because disk usage is nowhere else.
+    /// Counts the files of a workspace. Costs a walk of the directory if there is one, because disk
+    /// usage is not recorded.
     pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
         let row = self.contents.open_row(id)?;
         let mut info = Info {
@@ -297,7 +302,8 @@ impl Workspaces {
             let dir = self.directories.dir_for_reader(&row)?.following_no_links();
             let counted = count_on_disk(&row, &dir)?;
             info.disk_usage = counted.disk_usage;
-            // What a listing shows, also if somebody found the directory whom nobody told of it.
+            // The counts of the directory, as listings show it: a program may have written there
+            // although the path was never handed out.
             info.file_count = counted.files;
             info.dir_count = counted.dirs;
             info.total_size = counted.bytes;

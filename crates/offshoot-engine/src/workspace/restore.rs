@@ -45,7 +45,7 @@ pub(crate) struct TargetState {
     pub(crate) via: Via,
     /// The snapshot that holds the state before.
     pub(crate) kept: Option<ObjectId>,
-    /// The snapshot that holds the goal, if there is one.
+    /// The snapshot that holds the target state, if there is one.
     pub(crate) snapshot: Option<ObjectId>,
 }
 
@@ -67,7 +67,7 @@ impl Workspaces {
             .store()
             .read(|tx| self.contents.find_snapshot(tx, &row, snapshot))?;
         if row.materialized {
-            // What cannot be written to is found before anything is recorded.
+            // A directory that cannot be opened is reported before anything is recorded.
             self.directories.dir_of(&row)?;
         }
         let below = path.cloned().unwrap_or_default();
@@ -76,7 +76,7 @@ impl Workspaces {
             self.refuse_absent_path(&row, &target_state, &below)?;
         }
         let kept = self.keep_last_state(&row, "before restore", cause)?;
-        // Only now is known what outside programs have put there.
+        // After the sync the index has what outside programs put there.
         self.refuse_absent_path(&row, &target_state, &below)?;
         let goal = TargetState {
             state: target_state,
@@ -430,7 +430,7 @@ fn keep_dirs_of_ignored(
     Ok(staying)
 }
 
-/// What comes back needs directories above it, and a file there is not the restore's to remove.
+/// Refuses a restore below a path that is a file now: the restore may not remove that file.
 fn refuse_files_above(index: &Index<'_>, path: &RelPath) -> Result<()> {
     for above in path.dirs_above() {
         if index.entry(&above)?.is_some_and(|entry| !entry.is_dir()) {

@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub number: i64,
     /// What the user called it.
     pub label: Option<String>,
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
     /// The one before it.
     pub parent: Option<ObjectId>,
@@ -138,8 +138,8 @@ impl Workspaces {
         {
             return Ok(taken);
         }
-        // Outside programs may have changed it, or those who write to it are quicker than we are:
-        // they wait for once, and nobody else does.
+        // Outside programs may have changed the workspace, or its writers were quicker than every
+        // try: this once they wait for the lock.
         let _lock = self.directories.exclusive(&row)?;
         let synced = self
             .sync
@@ -149,8 +149,8 @@ impl Workspaces {
         try_it()?.ok_or_else(|| keeps_changing(&row))
     }
 
-    /// Takes a snapshot of what the index says. The caller holds the exclusive lock, and has a say
-    /// in who waits for the disk.
+    /// Takes a snapshot of what the index says. The caller holds the exclusive lock, and chooses
+    /// the durability.
     pub(crate) fn take_snapshot_with(
         &self,
         row: &WorkspaceRow,
@@ -316,7 +316,7 @@ impl Workspaces {
         self.keep_recorded(row, why, false, Durability::Synced, cause)
     }
 
-    /// The same of what is recorded already.
+    /// Like [`keep_last_state`](Self::keep_last_state), of what is recorded already.
     pub(crate) fn keep_recorded(
         &self,
         row: &WorkspaceRow,
@@ -366,7 +366,7 @@ impl Workspaces {
             let Some(folded) = folded else {
                 return Ok(());
             };
-            // Nobody waits for the disk: before and after it is the same state.
+            // This commit need not be durable: the state is the same before and after it.
             let done = self.store().write(Durability::Relaxed, |tx| {
                 let mut now = open_row_by_key(tx, row)?;
                 if !is_same(&now, &then) {

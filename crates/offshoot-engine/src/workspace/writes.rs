@@ -1,4 +1,4 @@
-//! Files written by calls: what one of them does to a workspace, and how it is made.
+//! Writing one file of a workspace: the plan, the rows, and the file in the directory.
 //!
 //! A workspace whose path nobody was given has no directory, and a write to it is one transaction.
 //! Where there is a directory, the content is staged beside its place before the transaction and
@@ -138,8 +138,8 @@ impl Workspaces {
         Ok(Some(staged))
     }
 
-    /// Puts a file in place that is committed. What fails is tried once more from the store; if that
-    /// fails too, the next start of any process puts it right.
+    /// Puts a file in place that is committed. If that fails, the file is written once more from
+    /// the store; if that fails too, the next process to open the data directory repairs it.
     fn put_in_place(&self, held: &Held, mut staged: Staged, file: &DraftedFile) -> Result<()> {
         staged.set_perm(file.perm);
         let placed = held
@@ -153,7 +153,7 @@ impl Workspaces {
         }
     }
 
-    /// Lets a workspace go after writes, and does what is due then.
+    /// Releases a workspace after writes, and makes a checkpoint if one is due.
     pub(crate) fn after_writes(&self, held: Held) {
         drop(held);
         if self.context.checkpoint_due.swap(false, Ordering::Relaxed) {
@@ -177,7 +177,7 @@ impl Workspaces {
     }
 }
 
-/// Finds out what a write does to an index, but for quotas.
+/// Plans what a write does to an index. Quotas are checked later.
 fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<WritePlan> {
     let options = &file.options;
     let (path, steps) = file.target.resolve(index)?;

@@ -447,7 +447,7 @@ impl Run<'_> {
 
     /// A server does at its start what was asked for and not done.
     fn work_off(&mut self, engine: &Engine) {
-        assert_eq!(engine.merges.work_off_completions().unwrap(), 0);
+        assert_eq!(engine.merges.run_waiting_completions().unwrap(), 0);
         engine.context.wait_for_jobs();
         self.facts.follow_asked(engine);
         self.facts.check(engine);

@@ -482,7 +482,7 @@ fn what_was_asked_for_is_done_by_whoever_comes_next() {
     // What a process leaves that is killed right after it asked.
     leave_completion(&rig, &one);
     rig.reopen();
-    assert_eq!(rig.engine.merges.work_off_completions().unwrap(), 0);
+    assert_eq!(rig.engine.merges.run_waiting_completions().unwrap(), 0);
     assert_eq!(rig.project_text(&project, "one"), "one\n");
     rig.check();
 }
