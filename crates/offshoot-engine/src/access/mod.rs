@@ -9,12 +9,16 @@ mod acting;
 pub(crate) mod agent_tree;
 mod agents;
 mod cloning;
+mod files;
+mod forks;
+mod merges;
 pub(crate) mod once;
 mod projects;
 mod reach;
 mod reviews;
 mod sessions;
 pub(crate) mod tokens;
+mod workspaces;
 
 use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
 use serde::{Deserialize, Serialize};

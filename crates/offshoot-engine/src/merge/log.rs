@@ -1,7 +1,7 @@
 //! Merges that were done: the log, undoing one, and bringing back what lost.
 
 use offshoot_core::{Cause, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, Timestamp};
-use offshoot_merge::MergeOptions;
+use offshoot_merge::{Conflict, MergeOptions};
 use offshoot_store::{Durability, HistoryOp, MergeRow, ReadTx, Via, WriteTx};
 
 use crate::content::incoming::Content;
@@ -107,20 +107,7 @@ impl Merges {
                 allowed(&undo.proposal.edits)?;
                 return Ok(undo.proposal);
             }
-            let paths: Vec<String> = undo
-                .conflicts
-                .iter()
-                .map(|one| one.path.to_text())
-                .collect();
-            Err(Error::new(
-                ErrorCode::MergeConflict,
-                "what the merge brought was changed since",
-            )
-            .with_hint(format!(
-                "nothing was undone; undo the later merges first, or edit `{}`",
-                paths.join("`, `")
-            ))
-            .with_details(serde_json::json!({ "conflicts": paths })))
+            Err(changed_since_merge(&undo.conflicts))
         };
         let project_id: ProjectId = project.id.as_str().parse()?;
         let note = |tx: &mut dyn WriteTx, snapshot: ObjectId| {
@@ -161,6 +148,20 @@ impl Merges {
             cause,
         )
     }
+}
+
+/// The error about an undo of a merge whose paths were changed since.
+fn changed_since_merge(conflicts: &[Conflict]) -> Error {
+    let paths: Vec<String> = conflicts.iter().map(|one| one.path.to_text()).collect();
+    Error::new(
+        ErrorCode::MergeConflict,
+        "what the merge brought was changed since",
+    )
+    .with_hint(format!(
+        "nothing was undone; undo the later merges first, or edit `{}`",
+        paths.join("`, `")
+    ))
+    .with_details(serde_json::json!({ "conflicts": paths }))
 }
 
 fn as_receipt(row: &MergeRow) -> Result<MergeReceipt> {

@@ -321,25 +321,7 @@ impl Projects {
         let state = head.edit(&mut bench, &proposal.edits)?;
         let changes = head.diff(&bench, &state, &RelPath::root())?;
         let mut next = changed_row(&row, record.at);
-        let new: HashMap<ObjectId, i64> = proposal
-            .contents
-            .iter()
-            .map(|object| (object.id(), object.size() as i64))
-            .collect();
-        let mut sizes = Vec::with_capacity(changes.len());
-        let mut tally = Tally::default();
-        for change in &changes {
-            let size = |entry: &Option<StateEntry>| match entry {
-                Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
-                    Some(size) => Ok(*size),
-                    None => size_of(tx, entry),
-                },
-                None => Ok(0),
-            };
-            let after = size(&change.after)?;
-            tally.change(change, size(&change.before)?, after);
-            sizes.push(after);
-        }
+        let (sizes, tally) = count_changes(tx, &changes, &proposal.contents)?;
         tally.add_to(&mut next);
         let number = tx
             .snapshots(row.key, 1)?
@@ -404,6 +386,34 @@ impl Projects {
             Some(text) => Ok(state_of(&self.contents.find_snapshot(tx, &row, text)?)),
         }
     }
+}
+
+/// The size of each path after its change, and what the changes do to the counters. Contents may not
+/// be stored yet.
+fn count_changes(
+    tx: &dyn ReadTx,
+    changes: &[StateChange],
+    contents: &[NewObject],
+) -> Result<(Vec<i64>, Tally)> {
+    let new: HashMap<ObjectId, i64> = contents
+        .iter()
+        .map(|object| (object.id(), object.size() as i64))
+        .collect();
+    let mut sizes = Vec::with_capacity(changes.len());
+    let mut tally = Tally::default();
+    for change in changes {
+        let size = |entry: &Option<StateEntry>| match entry {
+            Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
+                Some(size) => Ok(*size),
+                None => size_of(tx, entry),
+            },
+            None => Ok(0),
+        };
+        let after = size(&change.after)?;
+        tally.change(change, size(&change.before)?, after);
+        sizes.push(after);
+    }
+    Ok((sizes, tally))
 }
 
 /// Whether a project is still as it was.

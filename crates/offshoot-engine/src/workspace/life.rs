@@ -416,19 +416,7 @@ impl Workspaces {
         };
         let why = "before deletion";
         let kept = self.keep_recorded(&row, why, include_ignored, durability, cause)?;
-        let at = self.context.now();
-        self.store().write(durability, |tx| {
-            let mut row = open_row_by_key(tx, &row)?;
-            row.state = WorkspaceState::Closed;
-            row.materialized = false;
-            row.used_at = at;
-            row.synced_revision = row.revision;
-            tx.update_workspace(&row)?;
-            let mut line = line_of(&row, HistoryOp::WorkspaceDelete, cause, at);
-            line.after = kept;
-            tx.add_history(&line)?;
-            Ok(())
-        })?;
+        self.close_row(&row, kept, durability, cause)?;
         detached.discard();
         if row.kind == WorkspaceKind::Fork {
             // Unmounting may take its time; nobody has to wait for it.
@@ -451,6 +439,29 @@ impl Workspaces {
             snapshot: kept,
             ignored,
             too_large: Vec::new(),
+        })
+    }
+
+    /// Closes the row of a workspace, with its line of history. `kept` is its last state.
+    fn close_row(
+        &self,
+        row: &WorkspaceRow,
+        kept: Option<ObjectId>,
+        durability: Durability,
+        cause: &Cause,
+    ) -> Result<()> {
+        let at = self.context.now();
+        self.store().write(durability, |tx| {
+            let mut row = open_row_by_key(tx, row)?;
+            row.state = WorkspaceState::Closed;
+            row.materialized = false;
+            row.used_at = at;
+            row.synced_revision = row.revision;
+            tx.update_workspace(&row)?;
+            let mut line = line_of(&row, HistoryOp::WorkspaceDelete, cause, at);
+            line.after = kept;
+            tx.add_history(&line)?;
+            Ok(())
         })
     }
 }

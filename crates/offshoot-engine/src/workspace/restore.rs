@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use offshoot_core::{
     Cause, ChangeSet, EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
-    WorkspaceId,
+    Timestamp, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{
@@ -109,70 +109,14 @@ impl Workspaces {
             self.store()
                 .read(|tx| self.plan_restore(tx, row, &goal.state, &goal.below))
         };
-        let mut plan =
-            plan().and_then(|first| match self.record_hidden(row, &first.changes)? {
-                true => plan(),
-                false => Ok(first),
-            })?;
-        let staying = std::mem::take(&mut plan.staying);
+        let plan = plan().and_then(|first| match self.record_hidden(row, &first.changes)? {
+            true => plan(),
+            false => Ok(first),
+        })?;
         let changes = &plan.changes;
         self.refuse_damaged(changes)?;
         self.store().write(Durability::Synced, |tx| {
-            let before = open_row_by_key(tx, row)?;
-            // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
-            if !is_same(&before, &plan.base) {
-                return Err(
-                    Error::new(ErrorCode::WorkspaceBusy, "a snapshot was taken meanwhile")
-                        .with_hint("nothing was changed; try again"),
-                );
-            }
-            let mut next = changed_row(&before, at);
-            next.tree = plan.state.tree;
-            next.sidecar = plan.state.sidecar;
-            let line = LineFor {
-                row: &next.clone(),
-                at,
-                via: goal.via,
-                cause,
-            };
-            for object in &plan.objects {
-                tx.put_object(object)?;
-            }
-            let mut top = line_of(&next, goal.op, cause, at);
-            top.via = goal.via;
-            top.path = goal.below.clone();
-            top.before = goal.kept;
-            top.after = goal.snapshot;
-            tx.add_history(&top)?;
-            for dir in &plan.new_parents {
-                tx.add_history(&line.mkdir(dir))?;
-            }
-            let mut tally = Tally::default();
-            for _ in &plan.new_parents {
-                tally.came(EntryKind::Dir, 0);
-            }
-            // An ignored file that a restored one replaces was counted already.
-            for old in &plan.replaced {
-                if let Some(kind) = old.kind {
-                    tally.went(kind, old.size);
-                }
-                tx.remove_entry(before.key, &old.path)?;
-            }
-            for (change, (size_before, size_after)) in changes.iter().zip(&plan.sizes) {
-                let mut entry = line.file(op_of(change), &change.path, kind_of(change));
-                entry.before = change.before.and_then(|entry| entry.id);
-                entry.after = change.after.and_then(|entry| entry.id);
-                entry.size = *size_after;
-                tx.add_history(&entry)?;
-                tally.change(change, *size_before, *size_after);
-            }
-            for (path, perm) in &staying {
-                let mut dir = dir_row(path.clone(), next.revision);
-                dir.perm = *perm;
-                tx.put_entry(before.key, &dir)?;
-            }
-            tally.add_to(&mut next);
-            put_row(tx, &before, &next)?;
+            write_plan(tx, row, &plan, goal, at, cause)?;
             also(tx)
         })?;
         if row.materialized {
@@ -406,6 +350,73 @@ struct Plan {
     /// Directories that the target lacks and that stay because ignored files are in them, with
     /// their permission bits.
     staying: Vec<(RelPath, u32)>,
+}
+
+/// Writes a restore: entries, history and counters. The workspace must be as it was when the plan was
+/// made.
+fn write_plan(
+    tx: &mut dyn WriteTx,
+    row: &WorkspaceRow,
+    plan: &Plan,
+    goal: &TargetState,
+    at: Timestamp,
+    cause: &Cause,
+) -> Result<()> {
+    let before = open_row_by_key(tx, row)?;
+    // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
+    if !is_same(&before, &plan.base) {
+        return Err(
+            Error::new(ErrorCode::WorkspaceBusy, "a snapshot was taken meanwhile")
+                .with_hint("nothing was changed; try again"),
+        );
+    }
+    let mut next = changed_row(&before, at);
+    next.tree = plan.state.tree;
+    next.sidecar = plan.state.sidecar;
+    let line = LineFor {
+        row: &next.clone(),
+        at,
+        via: goal.via,
+        cause,
+    };
+    for object in &plan.objects {
+        tx.put_object(object)?;
+    }
+    let mut top = line_of(&next, goal.op, cause, at);
+    top.via = goal.via;
+    top.path = goal.below.clone();
+    top.before = goal.kept;
+    top.after = goal.snapshot;
+    tx.add_history(&top)?;
+    for dir in &plan.new_parents {
+        tx.add_history(&line.mkdir(dir))?;
+    }
+    let mut tally = Tally::default();
+    for _ in &plan.new_parents {
+        tally.came(EntryKind::Dir, 0);
+    }
+    // An ignored file that a restored one replaces was counted already.
+    for old in &plan.replaced {
+        if let Some(kind) = old.kind {
+            tally.went(kind, old.size);
+        }
+        tx.remove_entry(before.key, &old.path)?;
+    }
+    for (change, (size_before, size_after)) in plan.changes.iter().zip(&plan.sizes) {
+        let mut entry = line.file(op_of(change), &change.path, kind_of(change));
+        entry.before = change.before.and_then(|entry| entry.id);
+        entry.after = change.after.and_then(|entry| entry.id);
+        entry.size = *size_after;
+        tx.add_history(&entry)?;
+        tally.change(change, *size_before, *size_after);
+    }
+    for (path, perm) in &plan.staying {
+        let mut dir = dir_row(path.clone(), next.revision);
+        dir.perm = *perm;
+        tx.put_entry(before.key, &dir)?;
+    }
+    tally.add_to(&mut next);
+    put_row(tx, &before, &next)
 }
 
 /// Takes out of the changes the removal of directories that hold ignored files.
