@@ -7,9 +7,9 @@ use std::time::Duration;
 use offshoot_core::{Error, Result};
 use offshoot_server::ServerOptions;
 
-use crate::args::Serve;
 use crate::bytes;
 use crate::config::{Origin, Setting};
+use crate::server_args::Serve;
 
 /// One setting of the server.
 pub(crate) struct Known {

@@ -71,7 +71,9 @@ pub(crate) fn table() -> Vec<Route> {
     let mut all = Vec::new();
     all.extend(tagged("workspaces", workspace_routes()));
     all.extend(tagged("files", file_routes()));
+    all.extend(tagged("files", transfer_routes()));
     all.extend(tagged("files", search_routes()));
+    all.extend(tagged("snapshots", change_routes()));
     all.extend(tagged("snapshots", snapshot_routes()));
     for (tag, routes) in project_routes::groups() {
         all.extend(tagged(tag, routes));
@@ -194,6 +196,12 @@ fn file_routes() -> Vec<Route> {
         )
         .takes::<wire::MoveRequest>()
         .gives::<wire::Moved>(),
+    ]
+}
+
+fn transfer_routes() -> Vec<Route> {
+    let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
+    vec![
         post(
             &of("/uploads"),
             "Put files beside those there are; a taken name becomes `name (1).ext`",
@@ -259,7 +267,7 @@ fn search_routes() -> Vec<Route> {
     ]
 }
 
-fn snapshot_routes() -> Vec<Route> {
+fn change_routes() -> Vec<Route> {
     let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
     vec![
         get(
@@ -326,6 +334,12 @@ fn snapshot_routes() -> Vec<Route> {
         )
         .query("path", Kind::Path, "Only below this path")
         .query("name_only", Kind::Flag, "Without the lines"),
+    ]
+}
+
+fn snapshot_routes() -> Vec<Route> {
+    let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
+    vec![
         get(
             &of("/snapshots"),
             "List snapshots, newest first",

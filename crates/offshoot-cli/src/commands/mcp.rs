@@ -8,8 +8,8 @@ use offshoot_server::{Registry, serve_stdio};
 use serde_json::json;
 
 use super::Context;
-use crate::args::{Mcp, McpClient, McpCommand, McpTarget};
 use crate::output::{CommandResult, Exit};
+use crate::server_args::{Mcp, McpClient, McpCommand, McpTarget};
 
 pub(super) fn run(cx: &mut Context<'_>, args: &Mcp) -> CommandResult {
     match &args.command {

@@ -12,8 +12,8 @@ use offshoot_engine::{
 use super::clone::Cloned;
 use super::workspace::fields;
 use super::{Context, clone, files, snapshots};
-use crate::args::DiffForm;
 use crate::bytes;
+use crate::file_args::DiffForm;
 use crate::output::{
     Align, CommandResult, Exit, Failure, count, local, printable, short, shown, size, when,
 };

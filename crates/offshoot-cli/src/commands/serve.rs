@@ -3,9 +3,9 @@
 use offshoot_server::{Server, serve};
 
 use super::Context;
-use crate::args::Serve;
 use crate::log::Log;
 use crate::output::{CommandResult, Exit, Failure, Output};
+use crate::server_args::Serve;
 
 pub(super) fn run(cx: &mut Context<'_>, args: &Serve) -> CommandResult {
     let mut options = cx.settings.server.options(args)?;
