@@ -1,4 +1,5 @@
-//! What can be typed. What it means is decided later, command by command.
+//! What can be typed. What it means is decided later, command by command; nothing is read or opened
+//! here.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The least that a server can do for a read: what ours is measured against.
+//! A baseline for benchmarks: the least that a server can do for a read. No route calls it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

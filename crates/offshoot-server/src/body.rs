@@ -24,9 +24,9 @@ const WAITING_CHUNKS: usize = 4;
 /// What is read from a file at a time.
 const CHUNK: usize = 128 << 10;
 
-/// Runs blocking work on the pool for it. The place of the request is kept until it ends; once the
-/// request was given up it does not begin. If nobody waits for the answer any more, because the
-/// client is gone or its time is up, work that takes long ends early; see [`offshoot_core::cancel`].
+/// Runs blocking work on the blocking pool. The request holds its slot until the work ends; work
+/// that has not begun when the request times out never begins. Long work ends early when the client
+/// is gone or its time is up; see [`offshoot_core::cancel`].
 pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> impl Future<Output = Result<T>> {
@@ -48,8 +48,8 @@ pub(crate) fn blocking<T: Send + 'static>(
     }
 }
 
-/// Runs blocking work that keeps a core busy, such as a search, when it is the turn of its token: the
-/// searches of one token leave cores to the requests of others.
+/// Runs blocking work that keeps a core busy, such as a search, once its token has a slot for that:
+/// the searches of one token leave cores to the requests of others.
 pub(crate) async fn busy<T: Send + 'static>(
     turns: &Arc<Shares>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -177,7 +177,7 @@ impl Read for BodyReader {
     }
 }
 
-/// In the details of an error: the client is the one who was too slow.
+/// Set in the details of an error if the client was too slow.
 pub(crate) const STOOD_STILL: &str = "stood_still";
 
 /// The error for a body that did not go on. Nothing is done with a part of a body.
@@ -200,7 +200,7 @@ pub(crate) fn too_large(limit: u64) -> Error {
 /// Reads a small body whole.
 pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<Bytes> {
     let mut body = body;
-    // Such a body is small: whoever sends it byte by byte must not keep its place for ever.
+    // Such a body is small: a client that sends it byte by byte must not keep its slot for ever.
     let end = tokio::time::Instant::now() + idle.saturating_mul(4);
     // Most bodies come in one piece, which need not be copied.
     let mut all = Bytes::new();

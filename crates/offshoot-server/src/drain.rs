@@ -1,4 +1,4 @@
-//! The rest of a request that was answered before all of it came.
+//! Reads the rest of a request that was answered before all of it came.
 //!
 //! A connection that is closed while bytes of its client are unread is reset, and with it the answer
 //! may be lost that says why the request was refused. So the rest is read and thrown away, if that
@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// A body whose rest is read when it is dropped.
 struct DrainOnDrop(Option<Body>);
 
-/// Has the rest of a body read that nobody reads to its end.
+/// Wraps a body so that its rest is read when a handler drops it.
 pub(crate) fn drain_on_drop(body: Body) -> Body {
     match body.is_end_stream() {
         true => body,

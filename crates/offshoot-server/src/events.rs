@@ -1,8 +1,9 @@
 //! Live events: one follower of the store, and any number of streams that read after it.
 //!
 //! A stream keeps a cursor and never a queue of its own, so that a slow one loses nothing and costs
-//! nothing. Recent events are shared; older ones come from the store. While no stream is open nobody
-//! follows: a write then costs nothing here. What agents show (`show_events.rs`) comes in between.
+//! nothing. Recent events are shared; older ones come from the store. While no stream is open the
+//! store is not followed: a write then costs nothing here. What agents show (`show_events.rs`)
+//! comes in between.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -103,7 +104,7 @@ impl EventLog {
         self.latest.receiver_count() > 0
     }
 
-    /// Tells a stream when there is something new. Whoever follows begins to if nobody did.
+    /// Tells a stream when there is something new. Wakes the follower if this is the first stream.
     fn subscribe(&self) -> watch::Receiver<i64> {
         let latest = self.latest.subscribe();
         self.wake.notify_one();
@@ -136,8 +137,8 @@ impl EventLog {
         }
     }
 
-    /// Reads what is new and says how much that was. Whoever did not follow for a while begins with
-    /// the newest: streams that want what is before it find that in the store.
+    /// Reads what is new and says how much that was. After a pause the follower begins with the
+    /// newest event: streams that want older ones read them from the store.
     async fn read_on(&self, is_behind: bool) -> Result<usize> {
         let engine = self.engine.clone();
         if is_behind {
@@ -175,7 +176,7 @@ impl EventLog {
     }
 
     /// Events of a scope after a number, oldest first, and up to which number there are no others.
-    /// Among recent ones there may also be those of other places.
+    /// Recent events may include those of other scopes.
     async fn after(&self, seq: i64, scope: &EventScope) -> Result<(Vec<Arc<RenderedEvent>>, i64)> {
         {
             let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
@@ -207,7 +208,7 @@ struct Stream {
     sender: mpsc::Sender<std::io::Result<Bytes>>,
 }
 
-/// Why a stream ends. Nobody is told: the client sees the connection close and asks again.
+/// The stream ends. No reason is sent: the client sees the connection close and asks again.
 struct Ended;
 
 impl Stream {
@@ -224,7 +225,7 @@ impl Stream {
                 changed = latest.changed() => changed.map_err(|_| Ended)?,
                 shown = shows.recv() => match shown {
                     Ok(show) => self.show(&show, &mut latest).await?,
-                    // Others were shown since; they are more to the point.
+                    // The stream missed older ones; newer ones follow.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return Err(Ended),
                 },

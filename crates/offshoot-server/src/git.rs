@@ -32,8 +32,8 @@ pub(crate) fn router(app: &Shared) -> Router<Shared> {
         .route_layer(check)
 }
 
-/// Lets only those through who present a valid token, and tells others how in the way that git and
-/// its helpers understand.
+/// Admits only requests with a valid token, and asks others for one in the way that git and its
+/// helpers understand.
 async fn authenticate(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let for_git = is_git(request.headers());
     let admitted = match auth::identify_basic(&app, &request) {
@@ -84,7 +84,7 @@ async fn as_plain_text(response: Response) -> Response {
     Response::from_parts(parts, Body::from(text))
 }
 
-/// What of a repository is asked for.
+/// The repository and the git service that a URL names.
 struct GitRequest {
     repository: Repository,
     service: String,

@@ -34,7 +34,7 @@ const LONG_RUNNING: [&str; 4] = [
 
 /// The ids of requests: no two of any server are the same.
 pub(crate) struct RequestIds {
-    /// What is random is asked of the kernel once, not with each request.
+    /// Random, asked of the kernel once and not with each request.
     server: u64,
     next: AtomicU64,
 }
@@ -134,7 +134,7 @@ fn too_late(seconds: u64, may_have_landed: bool) -> Error {
     .with_details(serde_json::json!({ "may_have_landed": may_have_landed }))
 }
 
-/// Whether a request changes nothing, whatever becomes of it.
+/// Whether a request can change nothing.
 fn only_reads(app: &App, request: &Request) -> bool {
     let tool = request.uri().path().strip_prefix("/api/v1/tools/");
     let tool = tool.and_then(|name| app.tools.get(name).ok());

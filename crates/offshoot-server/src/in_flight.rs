@@ -1,5 +1,5 @@
-//! What a request holds as long as anything of it goes on: its answer, the body of that, or work on
-//! a thread that nobody waits for any more.
+//! A request in flight: it holds its slot until its answer, the body of the answer and its work on
+//! other threads are all over, even if the client is gone.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,7 +20,7 @@ tokio::task_local! {
     static CURRENT: Arc<InFlight>;
 }
 
-/// The place of a request among all, and whether it may still begin something.
+/// The slot of a request, and whether it may still start work.
 #[derive(Default)]
 pub(crate) struct InFlight {
     held: Mutex<Option<(Slot, Option<Claim>)>>,
@@ -28,33 +28,33 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// The hold of the request that this task works for.
+    /// The request that this task works for.
     pub(crate) fn current() -> Option<Arc<InFlight>> {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// Runs the answering of a request, which finds its hold by [`InFlight::current`].
+    /// Runs a future that finds this request by [`InFlight::current`].
     pub(crate) async fn scope<F: Future>(self: Arc<Self>, answering: F) -> F::Output {
         CURRENT.scope(self, answering).await
     }
 
-    /// Keeps a place until all is over. The one before it, if any, is free then.
+    /// Holds a slot until the request is over. A slot that it held before is given back.
     pub(crate) fn hold_slot(&self, slot: Slot, claim: Option<Claim>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // A claim stays with the connection, whichever place the request has.
+        // A claim stays with the connection, whichever slot the request has.
         let claim = claim.or_else(|| held.take().and_then(|(_, claim)| claim));
         let before = held.replace((slot, claim));
         drop(held);
         drop(before);
     }
 
-    /// Who the request counts for.
+    /// The requester whose share the request takes from.
     pub(crate) fn requester(&self) -> Option<Requester> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().map(|(slot, _)| slot.requester().clone())
     }
 
-    /// Whether there is anything to let go of at the end.
+    /// Whether a slot has to be given back at the end.
     pub(crate) fn holds_slot(&self) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.is_some()
@@ -72,13 +72,13 @@ impl InFlight {
             .map_err(|_| Error::new(ErrorCode::Timeout, "the request was given up"))
     }
 
-    /// Nothing begins from now on. Says whether something has.
+    /// No work begins from now on. Returns whether some has begun.
     pub(crate) fn cancel(&self) -> bool {
         self.state.fetch_or(CANCELLED, Ordering::AcqRel) & STARTED != 0
     }
 }
 
-/// The body of an answer, with what its request holds.
+/// The body of an answer, which keeps its request in flight.
 pub(crate) struct InFlightBody {
     body: Body,
     _in_flight: Arc<InFlight>,

@@ -1,4 +1,4 @@
-//! The HTTP door of Offshoot: routes, live events, tokens.
+//! Offshoot over HTTP: routes, live events, tokens.
 //!
 //! A request passes `guard` (host, origin, limits, log), then `auth`, and reaches a handler with an
 //! [`offshoot_engine::Access`]: the use cases as its credential may call them. Handlers translate

@@ -44,9 +44,10 @@ const PAGE: usize = 500;
 pub(crate) struct Mcp {
     tools: Arc<Registry>,
     dispatcher: Arc<ToolDispatcher>,
-    /// The same as the protocol describes them, in the same order.
+    /// The tools as the protocol describes them, in the same order.
     described: Arc<[rmcp::model::Tool]>,
-    /// For stdio: whoever started the program. Over HTTP each request says who it is.
+    /// The access of the person who started the program, for stdio. Over HTTP each request has its
+    /// own credential.
     owner: Option<Access>,
 }
 
@@ -263,7 +264,7 @@ impl ServerHandler for Mcp {
         Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
-    /// The same for completions of arguments.
+    /// There are no completions of arguments either.
     async fn complete(
         &self,
         _request: CompleteRequestParams,

@@ -14,7 +14,7 @@ use offshoot_wire as wire;
 /// Where the API begins.
 const API: &str = "/api/v1";
 
-/// What answers whatever else is going on: these take no place among the requests.
+/// Routes that answer however busy the server is: they need no slot.
 const ALWAYS: [&str; 2] = ["/healthz", "/metrics"];
 
 /// `/a/{path}` as the router writes it: a path takes all that follows.

@@ -36,7 +36,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The most bytes of a head: the longest path, encoded, fits with room for headers.
 const MAX_HEAD: usize = 64 << 10;
 /// Threads for blocking work beside those that requests may hold, one each: for health, events, and
-/// what else is short and has no place among the requests.
+/// other short work without a slot.
 const SPARE_THREADS: usize = 64;
 /// How long a thread of those stays without work. Each look of an event stream wakes another one of
 /// them, so that with the ten seconds of tokio none of them would ever go while a stream is open.
@@ -54,7 +54,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the place of the one server of the data directory and begins to listen.
+    /// Locks the data directory for this server, of which there may be one, and begins to listen.
     pub async fn bind(engine: Engine, options: ServerOptions) -> Result<Server> {
         options.check()?;
         let tls = match (&options.tls_cert, &options.tls_key) {
@@ -167,8 +167,8 @@ impl Server {
     }
 }
 
-/// Does the merges that somebody asked for and that a killed process left undone, until it is done
-/// with all or the answer is dropped.
+/// Does the merges that a killed process left undone, until all are done or the returned guard is
+/// dropped.
 fn finish_merges(engine: Engine) -> CancelOnDrop {
     let cancel = Cancel::default();
     let until = cancel.on_drop();
@@ -237,7 +237,7 @@ async fn serve_one(stream: TcpStream, tls: Option<Tls>, context: ConnectionConte
     let Some(tls) = tls else {
         return answer(stream, context).await;
     };
-    // Nobody waits for a handshake but who is greeted.
+    // Only this connection waits for its handshake.
     let stopping = context.stopping.clone();
     tokio::select! {
         secured = tls.handshake(stream) => if let Some(stream) = secured {

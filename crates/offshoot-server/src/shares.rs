@@ -1,9 +1,9 @@
 //! Fair shares: how many requests, or streams, a token and a workspace may have at the same time,
-//! and who is next when all places are taken.
+//! and which request is next when all slots are taken.
 //!
-//! One token gets a part of the whole and never more, so that the others find places whatever it
-//! does. Whoever finds none waits a moment without a thread. A place that becomes free goes to the
-//! one whose token holds the fewest; among equals to who came first.
+//! One token gets a part of all slots and never more, so that the others find slots whatever it
+//! does. A request that finds none waits a moment without a thread. A slot that becomes free goes
+//! to the waiting request whose token holds the fewest; among equals to the one that came first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,38 +14,38 @@ use tokio::sync::oneshot;
 
 use crate::error::rate_limited;
 
-/// When whoever was refused shall try again.
+/// The seconds after which a refused client should try again.
 const RETRY_AFTER_S: u64 = 1;
 
-/// Who takes a place.
+/// The holder of slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holder {
     /// A token, by its id; all tokens of an agent and of those that it spawned together.
     Token(Arc<str>),
-    /// All who present none, together.
+    /// All requests without a token, together.
     Anonymous,
 }
 
-/// Who takes a place, and for which workspace.
+/// The holder that a request counts for, and its workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Requester {
     pub(crate) holder: Holder,
     pub(crate) workspace: Option<WorkspaceId>,
 }
 
-/// How many places there are.
+/// How many slots there are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShareLimits {
     pub(crate) whole: usize,
     pub(crate) per_token: usize,
     pub(crate) per_workspace: usize,
     pub(crate) anonymous: usize,
-    /// So many of one token may wait; none means as many as it may have places.
+    /// So many of one token may wait; none means as many as it may have slots.
     pub(crate) waiting_per_token: Option<usize>,
 }
 
 impl ShareLimits {
-    /// Parts in percent, each at least one place.
+    /// Parts in percent, each at least one slot.
     pub(crate) fn new(whole: usize, token_share: u8, workspace_share: u8) -> Self {
         let part = |percent: u8| (whole.saturating_mul(percent.into()) / 100).max(1);
         ShareLimits {
@@ -57,9 +57,9 @@ impl ShareLimits {
         }
     }
 
-    /// Places for work that keeps a core busy: two for each core, half of them for one token, so that
-    /// the cores are shared among those who wait and are never all one token's. Each waits with the
-    /// place of its request, so no more may wait than there are requests.
+    /// Slots for work that keeps a core busy: two for each core, half of them for one token, so
+    /// that the cores are never all one token's. Such work waits while its request holds a slot, so
+    /// no more may wait than there are requests.
     pub(crate) fn of_cores(cores: usize, requests: usize) -> Self {
         ShareLimits {
             whole: cores.saturating_mul(2),
@@ -78,12 +78,12 @@ impl ShareLimits {
     }
 }
 
-/// The places for one kind of thing.
+/// The slots for one kind of thing: requests, streams or searches.
 pub(crate) struct Shares {
     /// What is counted, for messages: `requests`.
     what: &'static str,
     limits: ShareLimits,
-    /// How long one waits for a place.
+    /// How long a request waits for a slot.
     max_wait: Duration,
     state: Mutex<State>,
 }
@@ -110,7 +110,7 @@ struct Waiter {
     tell: oneshot::Sender<()>,
 }
 
-/// A taken place; dropping it lets the next one in.
+/// A slot that is taken; dropping it admits the next request.
 pub(crate) struct Slot {
     shares: Arc<Shares>,
     requester: Requester,
@@ -133,8 +133,8 @@ impl Shares {
         })
     }
 
-    /// Takes a place, and waits for one if there is none. `rate_limited` if that takes too long, or
-    /// as many of the same token wait already as may have places.
+    /// Takes a slot, and waits for one if there is none. `rate_limited` if that takes too long, or
+    /// as many of the same token wait already as may have slots.
     pub(crate) async fn take(self: &Arc<Self>, requester: Requester) -> Result<Slot> {
         let mut ticket = {
             let mut state = self.lock();
@@ -219,7 +219,7 @@ impl State {
         self.holders.get(holder).map_or(0, |count| count.used)
     }
 
-    /// How many places the workspace of an asker has.
+    /// How many slots the workspace of a requester has.
     fn used_in(&self, requester: &Requester) -> usize {
         let workspace = requester.workspace.as_ref();
         let used = workspace.and_then(|id| self.workspaces.get(id));
@@ -266,7 +266,7 @@ impl State {
         }
     }
 
-    /// Gives free places to those who wait, least users first.
+    /// Gives free slots to waiting requests, those of the smallest users first.
     fn admit_waiters(&mut self, limits: &ShareLimits) {
         loop {
             let next = self
@@ -280,7 +280,7 @@ impl State {
             let waiting = self.waiting.remove(index);
             self.stop_waiting(&waiting.requester.holder);
             self.count_in(&waiting.requester);
-            // Who has gone meanwhile needs none.
+            // A request that has gone meanwhile needs none.
             if waiting.tell.send(()).is_err() {
                 self.count_out(&waiting.requester);
             }
@@ -300,7 +300,7 @@ impl Drop for Slot {
     }
 }
 
-/// One who waits. Dropping it leaves the queue, or gives back a place that came too late.
+/// A waiting request. Dropping it leaves the queue, or gives back a slot that came too late.
 struct Ticket<'a> {
     shares: &'a Arc<Shares>,
     number: u64,
@@ -324,7 +324,7 @@ impl Drop for Ticket<'_> {
                 state.stop_waiting(&self.requester.holder);
                 state.forget_if_gone(&self.requester.holder);
             }
-            // It was let in under the lock that is held now, and does not want to any more.
+            // It was admitted before this lock was taken, and has stopped waiting.
             None if self.told.try_recv().is_ok() => {
                 state.count_out(self.requester);
                 state.admit_waiters(&self.shares.limits);
@@ -462,7 +462,7 @@ mod tests {
             });
             tokio::task::yield_now().await;
             assert_eq!(shares.lock().waiting.len(), 1);
-            // As many may wait as may have places.
+            // As many may wait as may have slots.
             assert!(shares.take(requester("b", None)).await.is_err());
             waiting.abort();
             assert!(waiting.await.unwrap_err().is_cancelled());

@@ -1,4 +1,5 @@
-//! What agents show to people: told to the streams that are open, and kept nowhere.
+//! What agents show to people (`show` events): sent to the streams that are open, and stored
+//! nowhere.
 //!
 //! It is no change, so it is no line of the history and has no number. A stream that does not keep up
 //! misses what is older than the last few.
@@ -11,10 +12,10 @@ use offshoot_engine::Access;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-/// So many are kept for a stream that is busy.
+/// How many are buffered for a stream that is busy.
 const KEPT: usize = 32;
 
-/// Files that the person who looks at a workspace is shown.
+/// Files that an agent shows to the person who looks at a workspace.
 pub(crate) struct ShowEvent {
     pub(crate) workspace: WorkspaceId,
     pub(crate) project: Option<ProjectId>,
@@ -36,8 +37,8 @@ impl ShowEvent {
         })
     }
 
-    /// How a stream tells it; none if whoever listens may not know of it. Without an id, so that a
-    /// client that comes back goes on after the last change.
+    /// The frame for a stream; none if its listener may not see it. It has no id, so that a client
+    /// that comes back goes on after the last change.
     pub(crate) fn frame_for(&self, listener: &Access) -> Option<Bytes> {
         listener.check_reach(&self.workspace).ok()?;
         let readable = self.paths.iter();
@@ -59,7 +60,7 @@ impl ShowEvent {
     }
 }
 
-/// All that is shown, for those who listen at that moment.
+/// Sends what agents show to the streams that are open at that moment.
 pub(crate) struct ShowBroadcast(broadcast::Sender<Arc<ShowEvent>>);
 
 impl Default for ShowBroadcast {
@@ -77,7 +78,7 @@ impl ShowBroadcast {
         self.0.receiver_count() > 0
     }
 
-    /// Tells whoever listens. It blocks.
+    /// Sends to all open streams. It blocks.
     pub(crate) fn tell(&self, access: &Access, paths: Vec<RelPath>) -> Result<()> {
         let show = ShowEvent::new(access, paths)?;
         // The last listener may have gone meanwhile.

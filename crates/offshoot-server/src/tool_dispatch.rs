@@ -1,4 +1,4 @@
-//! Calls of tools, whichever door they come through.
+//! Calls of tools over HTTP and MCP: one dispatcher, so that both run a tool the same way.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl CallArguments {
     }
 }
 
-/// What tells the path that a call was about, without a copy of the rest.
+/// The path of a call for the log, without a copy of the other arguments.
 enum LoggedPath {
     Json(Bytes),
     Path(Option<String>),
@@ -59,9 +59,9 @@ fn path_in(arguments: &Value) -> Option<String> {
 /// Where tools are called.
 #[derive(Default)]
 pub(crate) struct ToolDispatcher {
-    /// For the streams of events; over stdio nobody listens.
+    /// For the streams of events; over stdio there are none.
     pub(crate) shows: Arc<ShowBroadcast>,
-    /// The turns of searches; over stdio there is one caller, who needs none.
+    /// The slots of searches; over stdio there is one caller, who needs none.
     pub(crate) searches: Option<Arc<Shares>>,
 }
 

@@ -1,5 +1,5 @@
-//! A connection that breaks when the client takes nothing for too long. Without it a client that
-//! stands still would keep what its answer holds for as long as it likes.
+//! A connection that breaks when its client reads nothing for too long. Otherwise a stalled client
+//! would hold its slot for as long as it likes.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream whose writes may stand still for a limited time.
+/// A stream whose writes fail once they have stalled for too long.
 pub(crate) struct WriteTimeout<S> {
     inner: S,
     limit: Duration,

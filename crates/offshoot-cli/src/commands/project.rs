@@ -21,7 +21,7 @@ use crate::progress::Steps;
 use crate::project_args::{ProjectCommand, ProjectCreate};
 use offshoot_wire as wire;
 
-/// So many paths that were left out are named; `--json` names all.
+/// The most paths left out that are named; `--json` names all.
 const MOST_NOTES: usize = 20;
 
 /// Runs one of them.

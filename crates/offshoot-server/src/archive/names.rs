@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result, escape_bytes};
 
-/// The path of an entry. Names are bytes by the rules of every door; a name that would leave its
+/// The path of an entry. Names are bytes by the rules of every path; a name that would leave its
 /// directory where the backslash separates is refused too, for such archives are made to.
 pub(super) fn entry_path(name: &[u8]) -> Result<RelPath> {
     let path = RelPath::parse(name)?;

@@ -1,5 +1,5 @@
-//! Packs a workspace into an archive, entry by entry, as it was at one moment: whoever writes to it
-//! meanwhile changes nothing. Links are packed as links and never followed.
+//! Packs a workspace into an archive, entry by entry, as it was at one moment, whatever is written
+//! to it meanwhile. Links are packed as links and never followed.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};

@@ -43,7 +43,7 @@ impl Unpacking<'_> {
             shared = self.shared_content(from_start(file, open)?)?;
         }
         let plain = from_start(file, open)?;
-        self.run(|unpacking, course| unpacking.tar(plain, &shared, course))
+        self.run(|unpacking, state| unpacking.tar(plain, &shared, state))
     }
 
     /// Reads a tar through before anything is written: only then is known how large it is. What the
@@ -119,7 +119,7 @@ impl Unpacking<'_> {
         &self,
         plain: impl Read,
         shared: &HashSet<RelPath>,
-        course: &mut ReadState<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
         let mut kept = SharedContents::new(self, shared)?;
         let mut archive = tar::Archive::new(plain);
@@ -130,14 +130,14 @@ impl Unpacking<'_> {
             let mut entry = entry.map_err(unreadable)?;
             let name = entry.path_bytes().into_owned();
             if entry.header().entry_type() == EntryType::Link {
-                self.hard_link(&name, &link_target(&entry), &mut kept, course)?;
+                self.hard_link(&name, &link_target(&entry), &mut kept, state)?;
                 continue;
             }
             let (kind, size) = (kind_of(&entry), entry.size());
             match kind {
                 Kind::File { executable } if kept.wants(&name) => {
                     let content = kept.keep(&mut entry, executable)?;
-                    self.kept_file(&name, content, &mut kept, course)?;
+                    self.kept_file(&name, content, &mut kept, state)?;
                 }
                 kind => {
                     let entry = Entry {
@@ -146,7 +146,7 @@ impl Unpacking<'_> {
                         size,
                         content: &mut entry,
                     };
-                    self.entry(entry, course)?;
+                    self.entry(entry, state)?;
                 }
             }
         }
@@ -158,10 +158,10 @@ impl Unpacking<'_> {
         name: &[u8],
         target: &[u8],
         kept: &mut SharedContents<'_>,
-        course: &mut ReadState<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
         match entry_path(target).map(|source| kept.content.get(&source).copied()) {
-            Ok(Some(content)) => self.kept_file(name, content, kept, course),
+            Ok(Some(content)) => self.kept_file(name, content, kept, state),
             Ok(None) => {
                 let reason =
                     "it is a hard link to something that is no file before it in this archive";
@@ -177,7 +177,7 @@ impl Unpacking<'_> {
         name: &[u8],
         content: SharedContent,
         kept: &mut SharedContents<'_>,
-        course: &mut ReadState<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
         let mut reader = kept.open(content)?;
         let entry = Entry {
@@ -188,7 +188,7 @@ impl Unpacking<'_> {
             size: content.size,
             content: &mut reader,
         };
-        if self.entry(entry, course)? {
+        if self.entry(entry, state)? {
             kept.remember(name, content);
         }
         Ok(())

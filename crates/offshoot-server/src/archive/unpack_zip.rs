@@ -14,7 +14,7 @@ use super::unpack::{Entry, Kind, ReadState, Unpacking, too_many, too_much, unrea
 const MAX_TARGET: u64 = 4096;
 
 impl Unpacking<'_> {
-    pub(super) fn zip(&self, mut archive: File, course: &mut ReadState<'_>) -> Result<()> {
+    pub(super) fn zip(&self, mut archive: File, state: &mut ReadState<'_>) -> Result<()> {
         let declared = declared_entries(&mut archive).map_err(unreadable)?;
         if declared > self.limits.entries {
             return Err(too_many(self.limits.entries));
@@ -33,7 +33,7 @@ impl Unpacking<'_> {
             if self.failed() {
                 return Ok(());
             }
-            self.zip_entry(&mut zip, index, course)?;
+            self.zip_entry(&mut zip, index, state)?;
         }
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Unpacking<'_> {
         &self,
         zip: &mut ZipArchive<BufReader<File>>,
         index: usize,
-        course: &mut ReadState<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
         let (name, mut kind, size) = {
             let entry = zip.by_index_raw(index).map_err(unreadable)?;
@@ -74,7 +74,7 @@ impl Unpacking<'_> {
             size,
             content,
         };
-        self.entry(entry, course).map(drop)
+        self.entry(entry, state).map(drop)
     }
 }
 

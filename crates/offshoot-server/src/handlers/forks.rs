@@ -48,7 +48,7 @@ fn make(
     };
     let make = |caller: &Access, forks: &[wire::Fork]| {
         let (fork, path) = caller.fork(project, &options).map_err(|error| {
-            // Those that were made stay, and whoever asked knows them.
+            // Forks that were made stay, and the error names them.
             let names: Vec<&str> = forks.iter().map(wire::Fork::id).collect();
             match names.is_empty() {
                 true => error,

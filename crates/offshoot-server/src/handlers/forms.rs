@@ -210,7 +210,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Takes a field that is no file. Others than ours are for somebody else.
+    /// Takes a field that is no file. Unknown fields are ignored.
     fn take_field(&mut self, field: Option<(String, String)>) -> Result<()> {
         let Some((name, text)) = field else {
             return Ok(());
@@ -261,7 +261,7 @@ impl Form {
     }
 
     /// Puts the files into a workspace, one after the other. The answers are kept under the key, if
-    /// there is one, and given again to whoever repeats the request. It blocks.
+    /// there is one, and given again if the request is repeated. It blocks.
     fn upload_once(
         self,
         access: &Access,
@@ -371,7 +371,7 @@ pub(crate) async fn take_uploads(
     request: Request,
 ) -> Result<Vec<wire::Upload>, Problem> {
     if let Some(id) = &named {
-        // Whoever may not see the workspace shall learn that before sending files.
+        // A caller that may not see the workspace learns that before it sends files.
         check_reached(&caller, id).await?;
     }
     let form = Form::read(app, request).await?;

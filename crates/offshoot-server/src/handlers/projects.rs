@@ -60,7 +60,8 @@ pub(crate) async fn create(
     json(status_of(created), &shape)
 }
 
-/// A directory of the server's machine. Nobody knows what the server takes a relative one for.
+/// A directory of the server's machine. A relative path is refused: the client does not know what
+/// it is relative to.
 fn host_dir(text: &str) -> Result<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(unescape_bytes(text)?));
     if !path.is_absolute() {
@@ -156,7 +157,7 @@ pub(crate) async fn set_policy(
         let before = caller.merge_settings(&id)?;
         let mut settings = before.clone();
         asked.apply(&mut settings);
-        // Whoever may not is told so, also if nothing would change.
+        // A caller that may not is refused, also if nothing would change.
         caller.set_merge_settings(&id, &settings)?;
         Ok(wire::MergeSettings::new(&id, &settings))
     })
