@@ -65,7 +65,7 @@ pub(crate) fn run(
             .fork_out(&project, &fork_named(&name)?, &cause())?;
         forks.push(millis(started.elapsed()));
         bare.push(bare_fork(&root.join(format!("bare-{round}")), &layer)?);
-        commits.push(timed(|| engine.workspaces.bare_commit(&name))?.1);
+        commits.push(timed(|| engine.workspaces.baseline_commit(&name))?.1);
     }
     let (fork, bare, commit) = (median(forks), median(bare), median(commits));
     figures.add_millis(

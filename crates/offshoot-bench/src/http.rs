@@ -12,7 +12,7 @@ use offshoot_core::{Cause, Error, Layout, Operator, ProjectId, RelPath, Result, 
 use offshoot_engine::{
     Content, Engine, EngineOptions, ForkOptions, PrincipalKind, Quota, Reach, Scope, WriteOptions,
 };
-use offshoot_server::bare_file_handler;
+use offshoot_server::baseline_file_server;
 use serde_json::{Value, json};
 
 use super::figures::{Figure, Figures, Goal, median, timed};
@@ -237,7 +237,7 @@ fn reads(
     progress("reads over HTTP");
     let file = root.join("file.txt");
     std::fs::write(&file, four_kib(0)).map_err(|cause| failed("write a file", cause))?;
-    let bare = bare_file_handler(file)?;
+    let bare = baseline_file_server(file)?;
     let bare_request = format!("GET /file HTTP/1.1\r\nHost: {bare}\r\n\r\n").into_bytes();
     let target = format!("/api/v1/workspaces/bench/files/{FILE}");
     let raw_request = server.request("GET", &target, "");
@@ -292,7 +292,7 @@ fn writes(
             let path = RelPath::parse(path.as_bytes())?;
             store
                 .workspaces
-                .commit_only(&fixture.ws, &path, text.as_bytes(), &cause())
+                .baseline_write(&fixture.ws, &path, text.as_bytes(), &cause())
         })?);
         engine.push(in_process(round, &|path, text| {
             write(&fixture.engine, &fixture.ws, path, text)

@@ -1,11 +1,14 @@
-//! What can be typed. What it means is decided later, command by command.
+//! What can be typed. What it means is decided later, command by command; nothing is read or opened
+//! here.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::file_args::{Cat, Diff, Edit, Put, Upload};
 use crate::project_args::{ForkArgs, ProjectCommand};
+use crate::server_args::{Mcp, Serve, TokenCommand};
 
 /// Workspaces for agents and people that remember every change.
 #[derive(Debug, Parser)]
@@ -440,112 +443,6 @@ pub(crate) enum DataCommand {
     },
 }
 
-/// `serve`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Serve {
-    /// Where to listen, such as `localhost:8080` [env: OFFSHOOT_LISTEN] [default: 127.0.0.1:7420]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<String>,
-    /// Speak TLS with this certificate: a PEM file, with the whole chain [env: OFFSHOOT_TLS_CERT]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of the certificate: a PEM file [env: OFFSHOOT_TLS_KEY]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Listen where other machines can reach it although nothing is encrypted
-    #[arg(long)]
-    pub(crate) allow_plain_http: bool,
-    /// A name under which it is reached, beside addresses and `localhost`; may be repeated
-    #[arg(long = "allowed-host", value_name = "NAME")]
-    pub(crate) allowed_hosts: Vec<String>,
-    /// Write the log as one JSON document a line
-    #[arg(long)]
-    pub(crate) log_json: bool,
-}
-
-/// `mcp`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Mcp {
-    #[command(subcommand)]
-    pub(crate) command: Option<McpCommand>,
-    #[command(flatten)]
-    pub(crate) target: McpTarget,
-}
-
-/// What an MCP client works on.
-#[derive(Debug, clap::Args)]
-pub(crate) struct McpTarget {
-    /// As this agent, in its workspace
-    #[arg(long, value_name = "ID", conflicts_with = "workspace")]
-    pub(crate) agent: Option<String>,
-    /// In this workspace
-    #[arg(long, value_name = "WS")]
-    pub(crate) workspace: Option<String>,
-    /// Only these tools
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) tools: Vec<String>,
-}
-
-/// What else `mcp` can do.
-#[derive(Debug, Subcommand)]
-pub(crate) enum McpCommand {
-    /// Print the block to paste into the settings of a client
-    Config {
-        /// The client
-        client: McpClient,
-        #[command(flatten)]
-        target: McpTarget,
-    },
-}
-
-/// The clients whose settings are known.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum McpClient {
-    /// Claude Desktop and Claude Code
-    Claude,
-    /// Cursor
-    Cursor,
-    /// Codex
-    Codex,
-}
-
-/// What can be done with tokens.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenCommand {
-    /// Issue a token; its secret is printed once and kept nowhere
-    #[command(group = clap::ArgGroup::new("reach").required(true))]
-    Issue {
-        /// For everything
-        #[arg(long, group = "reach")]
-        admin: bool,
-        /// For the one workspace that this agent works in
-        #[arg(long, value_name = "ID", group = "reach")]
-        agent: Option<String>,
-        /// For this workspace
-        #[arg(long, value_name = "WS", group = "reach")]
-        workspace: Option<String>,
-        /// For this project and the workspaces forked from it
-        #[arg(long, value_name = "NAME", group = "reach")]
-        project: Option<String>,
-        /// Only these paths and operations, such as `src/**:read,write`; may be repeated
-        #[arg(long, value_name = "PATTERN:OPS")]
-        allow: Vec<String>,
-        /// How long it is valid, such as `90s`, `1h` or `30d` [default: until revoked]
-        #[arg(long, value_name = "TIME")]
-        ttl: Option<String>,
-        /// What it is for; also the name of its holder in the history
-        #[arg(long, value_name = "TEXT")]
-        label: Option<String>,
-    },
-    /// List tokens, without their secrets
-    List,
-    /// Take a token back
-    Revoke {
-        /// Its id, as `token list` shows it
-        id: String,
-    },
-}
-
 /// What can be erased.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PurgeCommand {
@@ -593,113 +490,4 @@ pub(crate) enum LayoutName {
     Plain,
     /// Only `uploads/`, `outputs/` and `temp/` are writable
     Session,
-}
-
-/// `cat`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Cat {
-    /// The workspace
-    #[arg(value_name = "WS")]
-    pub(crate) workspace: String,
-    /// The file
-    pub(crate) path: OsString,
-    /// As it was in this snapshot
-    #[arg(long, value_name = "SNAP")]
-    pub(crate) at: Option<String>,
-    /// Begin after so many bytes; with `--json`, characters of text
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    pub(crate) offset: u64,
-    /// At most so many bytes; with `--json`, characters of text and never more than 5000
-    #[arg(long, value_name = "N")]
-    pub(crate) length: Option<u64>,
-}
-
-/// `put`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Put {
-    /// The workspace
-    #[arg(value_name = "WS")]
-    pub(crate) workspace: String,
-    /// Where to; parent directories are made
-    pub(crate) path: OsString,
-    /// The content [default: stdin]
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: Option<PathBuf>,
-    /// The MIME type, if content and name do not tell it
-    #[arg(long, value_name = "TYPE")]
-    pub(crate) mime: Option<String>,
-    /// Whether the file is executable [default: as it was]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub(crate) executable: Option<bool>,
-    /// Only if the file has this content id now
-    #[arg(long, value_name = "ID", conflicts_with = "if_absent")]
-    pub(crate) if_match: Option<String>,
-    /// Only if there is nothing yet
-    #[arg(long)]
-    pub(crate) if_absent: bool,
-}
-
-/// `upload`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Upload {
-    /// The workspace
-    #[arg(value_name = "WS")]
-    pub(crate) workspace: String,
-    /// The file, or `-` for stdin (then with `--name`)
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
-    /// The name it gets [default: that of the file]
-    #[arg(long)]
-    pub(crate) name: Option<OsString>,
-    /// The MIME type, if content and name do not tell it
-    #[arg(long, value_name = "TYPE")]
-    pub(crate) mime: Option<String>,
-}
-
-/// `edit`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Edit {
-    /// The workspace
-    #[arg(value_name = "WS")]
-    pub(crate) workspace: String,
-    /// The file
-    pub(crate) path: OsString,
-    /// The text to replace; it must occur exactly once
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) old: String,
-    /// The text to put there
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) new: String,
-    /// Replace every occurrence
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-/// `diff`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Diff {
-    /// The workspace
-    #[arg(value_name = "WS")]
-    pub(crate) workspace: String,
-    /// Only this path and what lies below it
-    pub(crate) path: Option<OsString>,
-    #[command(flatten)]
-    pub(crate) form: DiffForm,
-}
-
-/// What is compared, and how it is shown.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DiffForm {
-    /// From this snapshot [default: the newest, of a project the one before]
-    #[arg(long, value_name = "SNAP")]
-    pub(crate) from: Option<String>,
-    /// To this snapshot [default: the state now]
-    #[arg(long, value_name = "SNAP")]
-    pub(crate) to: Option<String>,
-    /// Only how many lines differ in each file
-    #[arg(long, conflicts_with = "name_only")]
-    pub(crate) stat: bool,
-    /// Only the paths that differ
-    #[arg(long)]
-    pub(crate) name_only: bool,
 }

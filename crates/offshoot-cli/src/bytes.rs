@@ -10,7 +10,7 @@ pub(crate) fn path(typed: &OsStr) -> Result<RelPath> {
     RelPath::parse(&unescape(typed)?)
 }
 
-/// The same, where nothing typed means the workspace itself.
+/// Like [`path`], where nothing typed means the workspace itself.
 pub(crate) fn path_or_root(typed: Option<&OsStr>) -> Result<RelPath> {
     typed.map_or(Ok(RelPath::root()), path)
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use offshoot_core::{Error, Result};
 use offshoot_server::ServerOptions;
 
-use crate::args::Serve;
 use crate::bytes;
 use crate::config::{Origin, Setting};
+use crate::server_args::Serve;
 
 /// One setting of the server.
-pub(crate) struct Known {
+pub(crate) struct ServerSetting {
     /// Its name in the section `[server]` of the settings file.
     pub(crate) name: &'static str,
     /// The variable of the environment that sets it.
@@ -24,12 +24,12 @@ pub(crate) struct Known {
 
 macro_rules! known {
     ($($name:literal, $variable:literal, $default:literal => $set:expr;)*) => {
-        &[$(Known { name: $name, variable: $variable, default: $default, set: $set },)*]
+        &[$(ServerSetting { name: $name, variable: $variable, default: $default, set: $set },)*]
     };
 }
 
-/// Every setting. The list in docs/cli.md has the same, with what each means.
-pub(crate) const KNOWN: &[Known] = known! {
+/// Every setting. The table in docs/cli.md says what each means.
+pub(crate) const SERVER_SETTINGS: &[ServerSetting] = known! {
     "listen", "OFFSHOOT_LISTEN", "127.0.0.1:7420" => |o, v| set(&mut o.listen, address(v));
     "tls_cert", "OFFSHOOT_TLS_CERT", "" => |o, v| set(&mut o.tls_cert, Some(file(v)));
     "tls_key", "OFFSHOOT_TLS_KEY", "" => |o, v| set(&mut o.tls_key, Some(file(v)));
@@ -138,7 +138,7 @@ impl ServerSettings {
     ) -> Result<Self> {
         if let Some(unknown) = file
             .keys()
-            .find(|key| KNOWN.iter().all(|known| known.name != **key))
+            .find(|key| SERVER_SETTINGS.iter().all(|known| known.name != **key))
         {
             return Err(Error::invalid(format!(
                 "the settings file sets `server.{}`, which does not exist",
@@ -146,9 +146,9 @@ impl ServerSettings {
             ))
             .with_hint("`offshoot config show` lists the settings"));
         }
-        let mut values = Vec::with_capacity(KNOWN.len());
+        let mut values = Vec::with_capacity(SERVER_SETTINGS.len());
         let mut options = ServerOptions::default();
-        for known in KNOWN {
+        for known in SERVER_SETTINGS {
             let setting = match (variable(known.variable)?, file.get(known.name)) {
                 (Some(value), _) => Setting {
                     value,
@@ -172,7 +172,7 @@ impl ServerSettings {
     /// What the server is run with: these, and above them what was typed.
     pub(crate) fn options(&self, args: &Serve) -> Result<ServerOptions> {
         let mut options = ServerOptions::default();
-        for (known, setting) in KNOWN.iter().zip(&self.values) {
+        for (known, setting) in SERVER_SETTINGS.iter().zip(&self.values) {
             known.apply(&mut options, &setting.value)?;
         }
         if let Some(listen) = &args.listen {
@@ -196,7 +196,7 @@ impl ServerSettings {
     }
 }
 
-impl Known {
+impl ServerSetting {
     fn apply(&self, options: &mut ServerOptions, value: &str) -> Result<()> {
         (self.set)(options, value).map_err(|_| {
             Error::invalid(format!(
@@ -234,7 +234,7 @@ mod tests {
         let mut options = ServerOptions::default();
         let expected = format!("{options:?}");
         options.limits.max_page = 1;
-        for known in KNOWN {
+        for known in SERVER_SETTINGS {
             known.apply(&mut options, known.default).unwrap();
         }
         assert_eq!(format!("{options:?}"), expected);
@@ -245,7 +245,10 @@ mod tests {
         let settings = resolve("max_page = 7\nallowed_hosts = [\"a\", \"b\"]\nheartbeat = \"2s\"");
         let values = settings.unwrap().values;
         let find = |name: &str| {
-            let index = KNOWN.iter().position(|known| known.name == name).unwrap();
+            let index = SERVER_SETTINGS
+                .iter()
+                .position(|known| known.name == name)
+                .unwrap();
             (values[index].value.clone(), values[index].origin)
         };
         assert_eq!(find("max_page"), ("7".to_owned(), Origin::File));
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn every_setting_is_documented() {
         let docs = include_str!("../../../docs/cli.md");
-        for known in KNOWN {
+        for known in SERVER_SETTINGS {
             let line = format!("| `server.{}` | `{}` |", known.name, known.variable);
             assert!(docs.contains(&line), "docs/cli.md lacks {line}");
         }

@@ -5,10 +5,12 @@ mod bytes;
 mod commands;
 mod config;
 mod config_server;
+mod file_args;
 mod log;
 mod output;
 mod progress;
 mod project_args;
+mod server_args;
 
 use std::process::ExitCode;
 

@@ -78,7 +78,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Looks at what the user asked for and at where stdout leads.
+    /// Chooses the form of output by the flags and by where stdout leads.
     pub(crate) fn new(json: bool, quiet: bool, no_color: bool) -> Self {
         let no_color = no_color || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
         Output {
@@ -130,8 +130,8 @@ impl Output {
 
     /// Shows an error: as a document on stdout, or as text on stderr.
     ///
-    /// What caused a failure of the machine goes to stderr in both cases: whoever runs this
-    /// command owns the data directory and may see it.
+    /// What caused a failure of the machine goes to stderr in both cases: the user of this command
+    /// owns the data directory and may see it.
     pub(crate) fn error(&mut self, error: &Error) -> io::Result<()> {
         let mut stderr = io::stderr();
         let told =

@@ -86,7 +86,7 @@ impl Steps {
         self.show_named("", done, total);
     }
 
-    /// The same with what is being done; a total of 0 is not known yet.
+    /// Like [`show`](Self::show), with what is being done; a total of 0 is not known yet.
     pub(crate) fn show_named(&mut self, what: &str, done: u64, total: u64) {
         if let Some(due) = self.due
             && Instant::now() >= due

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::args::DiffForm;
+use crate::file_args::DiffForm;
 
 /// What can be done with projects.
 #[derive(Debug, Subcommand)]

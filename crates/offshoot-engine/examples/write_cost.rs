@@ -55,7 +55,7 @@ fn main() {
                         } else {
                             engine
                                 .workspaces
-                                .commit_only(ws, &path, text.as_bytes(), cause)
+                                .baseline_write(ws, &path, text.as_bytes(), cause)
                                 .unwrap();
                         }
                         n += 1;

@@ -19,7 +19,7 @@ mod workspace;
 
 pub use access::AccessControl;
 pub use access::agent_tree::Agent;
-pub use access::once::Made;
+pub use access::once::EarlierResult;
 pub use access::tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret};
 pub use access::{
     Access, Operation, Overview, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
@@ -46,8 +46,8 @@ pub use fork::Forks;
 pub use fork::convert::Converted;
 pub use fork::create::{Fork, ForkOptions};
 pub use history::History;
-pub use history::blame::{BlameLine, BlameOf};
-pub use history::events::{Event, EventPage, EventPlace, HandedOut};
+pub use history::blame::{BlameLine, BlameTarget};
+pub use history::events::{Event, EventPage, EventScope, HandedOutWorkspace};
 pub use history::metadata::{Metadata, history_as_json};
 pub use merge::Merges;
 pub use merge::after_merge::AfterMerge;
@@ -55,7 +55,7 @@ pub use merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConfl
 pub use merge::decide::Decided;
 pub use merge::log::MergeReceipt;
 pub use merge::overview::{ForkOverlap, ForkOverview};
-pub use merge::regions::{PartChoice, PartChoices, Piece, Region, TextsMerged, merge_texts};
+pub use merge::regions::{MergedTexts, PartChoice, PartChoices, Piece, Region, merge_texts};
 pub use merge::review_content::{ReviewContent, ReviewSide, SideContent};
 pub use merge::review_list::{ReviewFilter, ReviewStates};
 pub use merge::review_row::{LandsIn, Who};
@@ -81,7 +81,7 @@ pub use upkeep::data_removal::{RemovedData, remove_data};
 pub use upkeep::purge::Purged;
 pub use upkeep::retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
 pub use workspace::Workspaces;
-pub use workspace::archive::{WholeContent, WholeEntry, WholeWorkspace};
+pub use workspace::archive::{ArchiveContent, ArchiveEntry, WorkspaceArchive};
 pub use workspace::export::Exported;
 pub use workspace::files::{Expect, WriteOptions, Written};
 pub use workspace::import::WorkspaceImport;

@@ -29,11 +29,11 @@ pub(crate) struct App {
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) tools: Arc<Registry>,
     pub(crate) dispatcher: Arc<ToolDispatcher>,
-    /// One place for each request that is being answered, or whose work or answer goes on.
+    /// One slot for each request that is being answered, or whose work or answer goes on.
     pub(crate) requests: Arc<Shares>,
-    /// One place for each stream of events.
+    /// One slot for each stream of events.
     pub(crate) streams: Arc<Shares>,
-    /// Turns of what keeps a core busy.
+    /// One slot for each search, which keeps a core busy.
     pub(crate) searches: Arc<Shares>,
     /// Set when the server is told to stop; streams end then.
     pub(crate) stopping: CancellationToken,

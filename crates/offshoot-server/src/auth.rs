@@ -18,37 +18,37 @@ use crate::app::{App, Shared};
 use crate::connections::ConnectionHandle;
 use crate::error::{Problem, rate_limited};
 use crate::extract::segment_of;
-use crate::hold::Hold;
-use crate::shares::{Asker, Holder};
+use crate::in_flight::InFlight;
+use crate::shares::{Holder, Requester};
 use crate::sign_in;
 
 /// How long a token is trusted without asking the store again. Revocation must be felt within 5 s.
-const TRUSTED: Duration = Duration::from_secs(1);
-/// More than so many tokens are not remembered.
-const REMEMBERED: usize = 10_000;
+const CACHE_TTL: Duration = Duration::from_secs(1);
+/// The most tokens that are cached.
+const MAX_CACHED: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 /// The longest message id.
 pub(crate) const MAX_MESSAGE_ID: usize = 256;
 
 /// Valid tokens, for a short time, by the hash of their secret.
 #[derive(Default)]
-pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], (Known, Instant)>>);
+pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], (CachedToken, Instant)>>);
 
-/// What is remembered of a token.
+/// What is cached of a token.
 #[derive(Clone)]
-struct Known {
+struct CachedToken {
     principal: Arc<Principal>,
-    /// Whose share it takes of.
+    /// The holder whose share it takes from.
     holder: Arc<str>,
     /// The one workspace that it stands for, if there is one.
     workspace: Option<WorkspaceId>,
 }
 
-impl Known {
-    fn look_up(engine: &Engine, secret: &str) -> Result<Known> {
+impl CachedToken {
+    fn look_up(engine: &Engine, secret: &str) -> Result<CachedToken> {
         let principal = Arc::new(engine.access.authenticate(secret)?);
         let (holder, workspace) = engine.access.acting_as(principal.clone(), None).share()?;
-        Ok(Known {
+        Ok(CachedToken {
             holder: holder.into(),
             principal,
             workspace,
@@ -62,12 +62,12 @@ impl TokenCache {
         self.known(engine, secret).map(|known| known.principal)
     }
 
-    fn known(&self, engine: &Engine, secret: &str) -> Result<Known> {
+    fn known(&self, engine: &Engine, secret: &str) -> Result<CachedToken> {
         let key: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
         let now = Instant::now();
         let known = self.lock().get(&key).cloned();
         if let Some((known, asked)) = known
-            && now.duration_since(asked) < TRUSTED
+            && now.duration_since(asked) < CACHE_TTL
             && known
                 .principal
                 .expires_at
@@ -75,11 +75,11 @@ impl TokenCache {
         {
             return Ok(known);
         }
-        let answer = Known::look_up(engine, secret);
+        let answer = CachedToken::look_up(engine, secret);
         let mut cache = self.lock();
         match &answer {
             Ok(known) => {
-                if cache.len() >= REMEMBERED {
+                if cache.len() >= MAX_CACHED {
                     cache.clear();
                 }
                 cache.insert(key, (known.clone(), now));
@@ -91,12 +91,12 @@ impl TokenCache {
         answer
     }
 
-    /// Forgets all: the next request of each asks the store.
+    /// Forgets all tokens: the next request of each asks the store.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (Known, Instant)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (CachedToken, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,7 +129,7 @@ pub(crate) struct Caller {
     /// For streams, which ask again whether it is valid.
     pub(crate) secret: Arc<str>,
     /// Whose share the request counts for, and the workspace that the credential stands for.
-    pub(crate) asker: Asker,
+    pub(crate) requester: Requester,
 }
 
 impl std::ops::Deref for Caller {
@@ -149,7 +149,7 @@ impl FromRequestParts<Shared> for Caller {
     }
 }
 
-/// Lets only those through who present a valid credential.
+/// Admits only requests with a valid credential.
 pub(crate) async fn authenticate(
     State(app): State<Shared>,
     mut request: Request,
@@ -165,36 +165,36 @@ pub(crate) async fn authenticate(
     Ok(next.run(request).await)
 }
 
-/// Lets a request of a known caller in: it gets one of the places of its token, when there is one,
-/// and keeps it until all of it is over.
+/// Admits a request of a known caller: it waits for one of the slots of its token, and holds the
+/// slot until all of its work is over.
 pub(crate) async fn admit(app: &App, mut caller: Caller, request: &mut Request) -> Result<()> {
     tracing::Span::current().record("operator", caller.principal().operator.as_str());
-    if caller.asker.workspace.is_none() {
-        // Only who reaches a workspace takes of its places.
+    if caller.requester.workspace.is_none() {
+        // Only a caller that reaches a workspace takes from the share of that workspace.
         let named = segment_of(request, "{workspace}").and_then(|id| id.parse().ok());
-        caller.asker.workspace = named.filter(|id| caller.access.check_reach(id).is_ok());
+        caller.requester.workspace = named.filter(|id| caller.access.check_reach(id).is_ok());
     }
     let connection = request.extensions().get::<ConnectionHandle>();
     let claim = connection.map(ConnectionHandle::claim);
-    let place = app.requests.take(caller.asker.clone()).await?;
-    if let Some(hold) = request.extensions().get::<Arc<Hold>>() {
-        hold.keep(place, claim);
+    let slot = app.requests.take(caller.requester.clone()).await?;
+    if let Some(in_flight) = request.extensions().get::<Arc<InFlight>>() {
+        in_flight.hold_slot(slot, claim);
     }
     request.extensions_mut().insert(caller);
     Ok(())
 }
 
-/// Lets a request in that needs no credential, within the small share of all such.
+/// Admits a request that needs no credential, within the small share of all such requests.
 pub(crate) async fn admit_anyone(
     State(app): State<Shared>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let asker = Asker {
+    let requester = Requester {
         holder: Holder::Anonymous,
         workspace: None,
     };
-    let _place = app.requests.take(asker).await?;
+    let _slot = app.requests.take(requester).await?;
     Ok(next.run(request).await)
 }
 
@@ -214,14 +214,14 @@ fn identify(app: &App, method: &Method, headers: &HeaderMap) -> Result<Caller> {
 }
 
 impl Caller {
-    fn new(app: &App, known: Known, secret: &str, headers: &HeaderMap) -> Result<Caller> {
+    fn new(app: &App, known: CachedToken, secret: &str, headers: &HeaderMap) -> Result<Caller> {
         Ok(Caller {
             access: app
                 .engine
                 .access
                 .acting_as(known.principal, message_id(headers)?),
             secret: secret.into(),
-            asker: Asker {
+            requester: Requester {
                 holder: Holder::Token(known.holder),
                 workspace: known.workspace,
             },
@@ -230,8 +230,8 @@ impl Caller {
 }
 
 /// The caller of a request whose token may also be the password of basic authentication, whatever
-/// the user name. A cookie is not taken: git has none. Who has not been asked for a token yet is not
-/// counted as one who sends bad ones.
+/// the user name. A cookie is not taken: git has none. A first request without a token does not
+/// count as one with a bad token.
 pub(crate) fn identify_basic(app: &App, request: &Request) -> Result<Caller> {
     let headers = request.headers();
     let no_token = || {
@@ -301,7 +301,7 @@ pub(crate) fn check_message_id(text: &str, place: &str) -> Result<()> {
     )))
 }
 
-/// Whoever tries many bad tokens is told to wait instead.
+/// The error for a bad token; an address that sends many of them is told to wait instead.
 fn refuse(app: &App, peer: Option<IpAddr>, error: Error) -> Error {
     if error.code() != ErrorCode::Unauthorized {
         return error;

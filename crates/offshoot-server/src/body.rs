@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::hold::Hold;
+use crate::in_flight::InFlight;
 use crate::shares::Shares;
 
 /// Chunks of an answer that wait for a slow client.
@@ -24,18 +24,18 @@ const WAITING_CHUNKS: usize = 4;
 /// What is read from a file at a time.
 const CHUNK: usize = 128 << 10;
 
-/// Runs blocking work on the pool for it. The place of the request is kept until it ends; once the
-/// request was given up it does not begin. If nobody waits for the answer any more, because the
-/// client is gone or its time is up, work that takes long ends early; see [`offshoot_core::cancel`].
+/// Runs blocking work on the blocking pool. The request holds its slot until the work ends; work
+/// that has not begun when the request times out never begins. Long work ends early when the client
+/// is gone or its time is up; see [`offshoot_core::cancel`].
 pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> impl Future<Output = Result<T>> {
-    let (span, hold) = (tracing::Span::current(), Hold::present());
+    let (span, in_flight) = (tracing::Span::current(), InFlight::current());
     let cancel = Cancel::default();
     let waiting = cancel.on_drop();
     let run = move || {
-        if let Some(hold) = &hold {
-            hold.begin()?;
+        if let Some(in_flight) = &in_flight {
+            in_flight.begin()?;
         }
         span.in_scope(|| cancel.run(work))
     };
@@ -48,14 +48,14 @@ pub(crate) fn blocking<T: Send + 'static>(
     }
 }
 
-/// Runs blocking work that keeps a core busy, such as a search, when it is the turn of its token: the
-/// searches of one token leave cores to the requests of others.
+/// Runs blocking work that keeps a core busy, such as a search, once its token has a slot for that:
+/// the searches of one token leave cores to the requests of others.
 pub(crate) async fn busy<T: Send + 'static>(
     turns: &Arc<Shares>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let turn = match Hold::present().and_then(|hold| hold.asker()) {
-        Some(asker) => Some(turns.take(asker).await?),
+    let turn = match InFlight::current().and_then(|in_flight| in_flight.requester()) {
+        Some(requester) => Some(turns.take(requester).await?),
         None => None,
     };
     let work = move || {
@@ -70,7 +70,7 @@ pub(crate) async fn busy<T: Send + 'static>(
 pub(crate) fn written(
     work: impl FnOnce(&mut ChannelWriter) -> Result<()> + Send + 'static,
 ) -> Body {
-    let (span, hold) = (tracing::Span::current(), Hold::present());
+    let (span, in_flight) = (tracing::Span::current(), InFlight::current());
     let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
     let cancel = Cancel::default();
     let body = ChannelBody {
@@ -78,7 +78,7 @@ pub(crate) fn written(
         _waiting: Some(cancel.on_drop()),
     };
     drop(tokio::task::spawn_blocking(move || {
-        let _hold = hold;
+        let _in_flight = in_flight;
         let _in_span = span.enter();
         let mut writer = ChannelWriter::new(sender);
         let written = cancel.run(|| {
@@ -177,7 +177,7 @@ impl Read for BodyReader {
     }
 }
 
-/// In the details of an error: the client is the one who was too slow.
+/// Set in the details of an error if the client was too slow.
 pub(crate) const STOOD_STILL: &str = "stood_still";
 
 /// The error for a body that did not go on. Nothing is done with a part of a body.
@@ -200,7 +200,7 @@ pub(crate) fn too_large(limit: u64) -> Error {
 /// Reads a small body whole.
 pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<Bytes> {
     let mut body = body;
-    // Such a body is small: whoever sends it byte by byte must not keep its place for ever.
+    // Such a body is small: a client that sends it byte by byte must not keep its slot for ever.
     let end = tokio::time::Instant::now() + idle.saturating_mul(4);
     // Most bodies come in one piece, which need not be copied.
     let mut all = Bytes::new();

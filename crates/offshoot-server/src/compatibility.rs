@@ -23,6 +23,12 @@ const SESSION_ABOUT: &str =
 
 /// The table.
 pub(crate) fn routes() -> Vec<Route> {
+    let mut all = workspace_routes();
+    all.extend(session_and_agent_routes());
+    all
+}
+
+fn workspace_routes() -> Vec<Route> {
     let of = |rest: &str| format!("/api/workspace/{{workspace}}{rest}");
     vec![
         get(&of("/list"), "List a directory", list)
@@ -79,6 +85,11 @@ pub(crate) fn routes() -> Vec<Route> {
             .takes_form()
             .gives::<wire::Upload>(),
         delete(&of("/delete/{path}"), "Delete a file", delete_file).gives::<wire::Deleted>(),
+    ]
+}
+
+fn session_and_agent_routes() -> Vec<Route> {
+    vec![
         post(
             "/api/upload",
             "Upload into the workspace of the credential",

@@ -1,4 +1,4 @@
-//! Answers compressed for those who ask for it: JSON and pages, which are whole when they are sent.
+//! Compresses answers on request: JSON and pages, which are whole when they are sent.
 //!
 //! Never what has a tag or can be asked for in parts (files: the tag is of their very bytes), never
 //! streams, archives and packs: those say no length, or are of other types.
@@ -13,7 +13,8 @@ use flate2::write::GzEncoder;
 
 /// Shorter answers would hardly become shorter.
 const LEAST: u64 = 1 << 10;
-/// Up to here the work is done where the request is: a hop to another thread costs more.
+/// Up to this size the work is done on the thread of the request: a hop to another thread costs
+/// more.
 const INLINE: usize = 64 << 10;
 
 /// Whether the caller takes gzip, and would rather have it than the plain answer.
@@ -32,7 +33,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
                     .eq_ignore_ascii_case("q")
                     .then(|| value.trim().parse::<f32>())
             });
-            // What cannot be read is taken for a refusal.
+            // A quality that cannot be parsed counts as a refusal.
             let quality = quality.map_or(1.0, |quality| quality.unwrap_or(0.0));
             match coding.as_str() {
                 "gzip" | "x-gzip" => gzip = Some(quality),

@@ -1,8 +1,8 @@
 //! Open connections. There is always room for one more: when there are too many, the one closes
 //! that has stood longest without a request of a valid token.
 //!
-//! So neither slow heads nor idle connections keep anybody out, and those that work are not touched:
-//! their number is bounded by the shares of their tokens.
+//! So neither slow heads nor idle connections keep a client out. Connections with a request at work
+//! are not closed: their number is bounded by the shares of their tokens.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub(crate) struct Connections {
 struct Open {
     count: usize,
     next: u64,
-    /// Those without a request, the longest first, and how each is told to close.
+    /// Connections without a request, the longest idle first, with the token that closes each.
     unclaimed: BTreeMap<u64, CancellationToken>,
 }
 
@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Default)]
 struct Claims {
     count: usize,
-    /// Its place among those without a request.
+    /// Its key in `unclaimed`; none while it has a request.
     unclaimed: Option<u64>,
     is_over: bool,
 }

@@ -10,8 +10,8 @@ use crate::body::STOOD_STILL;
 /// In the details of an error: the seconds after which to try again, as the header has them.
 const RETRY_AFTER: &str = "retry_after_s";
 
-/// The error of one who asks too often, or has too much open. What it says agrees with the header
-/// `Retry-After`.
+/// The error of a caller that asks too often, or has too much open. What it says agrees with the
+/// header `Retry-After`.
 pub(crate) fn rate_limited(message: impl Into<String>, seconds: u64) -> Error {
     Error::new(ErrorCode::RateLimited, message)
         .with_hint(format!("try again in {seconds} s"))

@@ -1,8 +1,9 @@
 //! Live events: one follower of the store, and any number of streams that read after it.
 //!
 //! A stream keeps a cursor and never a queue of its own, so that a slow one loses nothing and costs
-//! nothing. Recent events are shared; older ones come from the store. While no stream is open nobody
-//! follows: a write then costs nothing here. What agents show (`shows.rs`) comes in between.
+//! nothing. Recent events are shared; older ones come from the store. While no stream is open the
+//! store is not followed: a write then costs nothing here. What agents show (`show_events.rs`)
+//! comes in between.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
-use offshoot_engine::{Engine, Event, EventPlace, View, history_as_json};
+use offshoot_engine::{Engine, Event, EventScope, View, history_as_json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -24,8 +25,8 @@ use crate::auth::Caller;
 use crate::body::{ChannelBody, blocking};
 use crate::error::{Answer, Problem};
 use crate::extract::Query;
-use crate::hold::Hold;
-use crate::shows::Show;
+use crate::in_flight::InFlight;
+use crate::show_events::ShowEvent;
 
 /// How often the store is asked for events of other processes.
 const POLL: Duration = Duration::from_millis(100);
@@ -40,12 +41,12 @@ const BATCH: usize = 512;
 const RECHECK: Duration = Duration::from_secs(2);
 
 /// An event and how a stream shows it.
-pub(crate) struct Shown {
+pub(crate) struct RenderedEvent {
     event: Event,
     frame: Bytes,
 }
 
-impl Shown {
+impl RenderedEvent {
     fn new(event: Event) -> Self {
         let mut value = history_as_json(&event.row);
         if let Some(workspace) = &event.workspace {
@@ -55,7 +56,7 @@ impl Shown {
             value["project"] = project.as_str().into();
         }
         let frame = format!("id: {}\nevent: change\ndata: {value}\n\n", event.row.seq);
-        Shown {
+        RenderedEvent {
             event,
             frame: frame.into(),
         }
@@ -78,7 +79,7 @@ pub(crate) struct EventLog {
 #[derive(Default)]
 struct Recent {
     floor: i64,
-    events: VecDeque<Arc<Shown>>,
+    events: VecDeque<Arc<RenderedEvent>>,
 }
 
 impl EventLog {
@@ -103,7 +104,7 @@ impl EventLog {
         self.latest.receiver_count() > 0
     }
 
-    /// Tells a stream when there is something new. Whoever follows begins to if nobody did.
+    /// Tells a stream when there is something new. Wakes the follower if this is the first stream.
     fn subscribe(&self) -> watch::Receiver<i64> {
         let latest = self.latest.subscribe();
         self.wake.notify_one();
@@ -136,8 +137,8 @@ impl EventLog {
         }
     }
 
-    /// Reads what is new and says how much that was. Whoever did not follow for a while begins with
-    /// the newest: streams that want what is before it find that in the store.
+    /// Reads what is new and says how much that was. After a pause the follower begins with the
+    /// newest event: streams that want older ones read them from the store.
     async fn read_on(&self, is_behind: bool) -> Result<usize> {
         let engine = self.engine.clone();
         if is_behind {
@@ -163,7 +164,7 @@ impl EventLog {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         for event in events {
             latest = event.row.seq;
-            recent.events.push_back(Arc::new(Shown::new(event)));
+            recent.events.push_back(Arc::new(RenderedEvent::new(event)));
         }
         while recent.events.len() > RECENT {
             if let Some(old) = recent.events.pop_front() {
@@ -174,23 +175,25 @@ impl EventLog {
         self.latest.send_replace(latest);
     }
 
-    /// Events of a place after a number, oldest first, and up to which number there are no others.
-    /// Among recent ones there may also be those of other places.
-    async fn after(&self, seq: i64, place: &EventPlace) -> Result<(Vec<Arc<Shown>>, i64)> {
+    /// Events of a scope after a number, oldest first, and up to which number there are no others.
+    /// Recent events may include those of other scopes.
+    async fn after(&self, seq: i64, scope: &EventScope) -> Result<(Vec<Arc<RenderedEvent>>, i64)> {
         {
             let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
             if seq >= recent.floor {
                 let from = recent.events.partition_point(|event| event.seq() <= seq);
                 let events = recent.events.iter().skip(from).take(BATCH);
-                let events: Vec<Arc<Shown>> = events.cloned().collect();
+                let events: Vec<Arc<RenderedEvent>> = events.cloned().collect();
                 let upto = events.last().map_or(seq, |last| last.seq());
                 return Ok((events, upto));
             }
         }
-        let (engine, place) = (self.engine.clone(), place.clone());
-        let page = blocking(move || engine.history.events_within(seq, &place, BATCH)).await?;
+        let (engine, scope) = (self.engine.clone(), scope.clone());
+        let page = blocking(move || engine.history.events_within(seq, &scope, BATCH)).await?;
         let events = page.events.into_iter();
-        let events = events.map(|event| Arc::new(Shown::new(event))).collect();
+        let events = events
+            .map(|event| Arc::new(RenderedEvent::new(event)))
+            .collect();
         Ok((events, page.upto))
     }
 }
@@ -199,13 +202,13 @@ impl EventLog {
 struct Stream {
     app: Shared,
     caller: Caller,
-    place: EventPlace,
+    scope: EventScope,
     cursor: i64,
     checked: Instant,
     sender: mpsc::Sender<std::io::Result<Bytes>>,
 }
 
-/// Why a stream ends. Nobody is told: the client sees the connection close and asks again.
+/// The stream ends. No reason is sent: the client sees the connection close and asks again.
 struct Ended;
 
 impl Stream {
@@ -222,7 +225,7 @@ impl Stream {
                 changed = latest.changed() => changed.map_err(|_| Ended)?,
                 shown = shows.recv() => match shown {
                     Ok(show) => self.show(&show, &mut latest).await?,
-                    // Others were shown since; they are more to the point.
+                    // The stream missed older ones; newer ones follow.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return Err(Ended),
                 },
@@ -237,13 +240,13 @@ impl Stream {
     /// Tells what an agent shows, after the changes that were made before: it may show them.
     async fn show(
         &mut self,
-        show: &Show,
+        show: &ShowEvent,
         latest: &mut watch::Receiver<i64>,
     ) -> std::result::Result<(), Ended> {
-        let place = &self.place;
-        let workspace = place.workspace.as_ref();
+        let scope = &self.scope;
+        let workspace = scope.workspace.as_ref();
         let of_workspace = workspace.is_none_or(|id| *id == show.workspace);
-        let of_project = place.project.is_none() || place.project == show.project;
+        let of_project = scope.project.is_none() || scope.project == show.project;
         if !of_workspace || !of_project {
             return Ok(());
         }
@@ -261,7 +264,7 @@ impl Stream {
 
     async fn catch_up(&mut self) -> std::result::Result<(), Ended> {
         loop {
-            let events = self.app.events.after(self.cursor, &self.place);
+            let events = self.app.events.after(self.cursor, &self.scope);
             let (batch, upto) = events.await.map_err(|_| Ended)?;
             if upto <= self.cursor {
                 return Ok(());
@@ -280,9 +283,9 @@ impl Stream {
     }
 
     fn wants(&self, view: &View, event: &Event) -> bool {
-        let place = &self.place;
-        let of_workspace = place.workspace.is_none() || place.workspace == event.workspace;
-        let of_project = place.project.is_none() || place.project == event.project;
+        let scope = &self.scope;
+        let of_workspace = scope.workspace.is_none() || scope.workspace == event.workspace;
+        let of_project = scope.project.is_none() || scope.project == event.project;
         of_workspace && of_project && view.sees(event)
     }
 
@@ -333,17 +336,17 @@ pub(crate) async fn events(
     })
     .await?;
     let (cursor, first) = beginning(&app, &query, &headers)?;
-    // A stream lasts, so it has a place among streams and none among requests.
-    let mut asker = caller.asker.clone();
-    asker.workspace = asker.workspace.or_else(|| workspace.clone());
-    let place = app.streams.take(asker).await?;
-    let hold = Hold::present();
-    if let Some(hold) = &hold {
-        hold.keep(place, None);
+    // A stream lasts, so it takes a slot of the streams and gives up its slot of the requests.
+    let mut requester = caller.requester.clone();
+    requester.workspace = requester.workspace.or_else(|| workspace.clone());
+    let slot = app.streams.take(requester).await?;
+    let in_flight = InFlight::current();
+    if let Some(in_flight) = &in_flight {
+        in_flight.hold_slot(slot, None);
     }
     let (sender, body) = ChannelBody::pair(8);
     let stream = Stream {
-        place: EventPlace { workspace, project },
+        scope: EventScope { workspace, project },
         cursor,
         checked: Instant::now(),
         sender: sender.clone(),
@@ -357,7 +360,7 @@ pub(crate) async fn events(
         let metrics = stream.app.metrics.clone();
         let _ = stream.run().await;
         metrics.streams.fetch_sub(1, Ordering::Relaxed);
-        drop(hold);
+        drop(in_flight);
     });
     Ok(event_stream(body))
 }

@@ -102,7 +102,7 @@ impl Query {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode(name)?;
-            // Which of the two would hold is a matter of taste, and of attacks that rely on it.
+            // Programs differ in which of the two counts, and attacks rely on that.
             if found.iter().any(|(known, _)| *known == name) {
                 return Err(Error::invalid(format!(
                     "the parameter `{}` is given twice",
@@ -202,7 +202,8 @@ impl Query {
         }
     }
 
-    /// The same where nobody has to ask for a page: then there are so many items in one answer.
+    /// Like [`limit`](Self::limit) for lists that need no page: without the parameter an answer has
+    /// up to `unasked` items.
     pub(crate) fn limit_if_given(&self, unasked: usize, most: usize) -> Result<usize> {
         match self.number::<usize>("limit")? {
             None => Ok(unasked),

@@ -32,8 +32,8 @@ pub(crate) fn router(app: &Shared) -> Router<Shared> {
         .route_layer(check)
 }
 
-/// Lets only those through who present a valid token, and tells others how in the way that git and
-/// its helpers understand.
+/// Admits only requests with a valid token, and asks others for one in the way that git and its
+/// helpers understand.
 async fn authenticate(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let for_git = is_git(request.headers());
     let admitted = match auth::identify_basic(&app, &request) {
@@ -42,7 +42,7 @@ async fn authenticate(State(app): State<Shared>, mut request: Request, next: Nex
             if let Some(Repository::Workspace(id)) = asked.map(|asked| asked.repository)
                 && caller.access.check_reach(&id).is_ok()
             {
-                caller.asker.workspace.get_or_insert(id);
+                caller.requester.workspace.get_or_insert(id);
             }
             auth::admit(&app, caller, &mut request).await
         }
@@ -84,8 +84,8 @@ async fn as_plain_text(response: Response) -> Response {
     Response::from_parts(parts, Body::from(text))
 }
 
-/// What of a repository is asked for.
-struct Asked {
+/// The repository and the git service that a URL names.
+struct GitRequest {
     repository: Repository,
     service: String,
 }
@@ -132,7 +132,7 @@ async fn answer(State(app): State<Shared>, caller: Caller, request: Request) -> 
 }
 
 /// Splits `/git/{project}.git/{service}` and `/git/workspaces/{ws}.git/{service}`.
-fn parse(path: &str) -> Result<Option<Asked>> {
+fn parse(path: &str) -> Result<Option<GitRequest>> {
     let rest = path.strip_prefix("/git/").unwrap_or_default();
     let (is_workspace, rest) = match rest.strip_prefix("workspaces/") {
         Some(rest) => (true, rest),
@@ -147,7 +147,7 @@ fn parse(path: &str) -> Result<Option<Asked>> {
     };
     let name = std::str::from_utf8(name)
         .map_err(|_| Error::invalid("the name of the repository is not UTF-8"))?;
-    Ok(Some(Asked {
+    Ok(Some(GitRequest {
         repository: if is_workspace {
             Repository::Workspace(name.parse()?)
         } else {

@@ -14,18 +14,18 @@ use tracing::Instrument as _;
 
 use crate::app::{App, Shared};
 use crate::compress;
+use crate::drain::drain_on_drop;
 use crate::error::Problem;
-use crate::hold::{HeldBody, Hold};
 use crate::host;
+use crate::in_flight::{InFlight, InFlightBody};
 use crate::mcp;
-use crate::unread::read_to_end;
 
 /// Requests with a larger body may take as long as the body keeps coming.
 pub(crate) const LARGE_BODY: u64 = 1 << 20;
 
 /// Requests that may take as long as the work they ask for: they read directories of the host, or
 /// wait for merges before them.
-const PATIENT: [&str; 4] = [
+const LONG_RUNNING: [&str; 4] = [
     "/api/v1/projects",
     "/api/v1/projects/{project}/sync",
     "/api/v1/workspaces/{workspace}/complete",
@@ -34,7 +34,7 @@ const PATIENT: [&str; 4] = [
 
 /// The ids of requests: no two of any server are the same.
 pub(crate) struct RequestIds {
-    /// What is random is asked of the kernel once, not with each request.
+    /// Random, asked of the kernel once and not with each request.
     server: u64,
     next: AtomicU64,
 }
@@ -64,16 +64,16 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     let span = tracing::info_span!("request", id = %id, operator = tracing::field::Empty);
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
     let takes_gzip = compress::takes_gzip(request.headers());
-    let hold = Arc::new(Hold::default());
-    let request = request.map(read_to_end);
-    let mut response = answer(&app, &hold, request, next)
+    let in_flight = Arc::new(InFlight::default());
+    let request = request.map(drain_on_drop);
+    let mut response = answer(&app, &in_flight, request, next)
         .instrument(span.clone())
         .await
         .unwrap_or_else(IntoResponse::into_response);
     response = compress::compress(&method, takes_gzip, response).await;
     app.metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
-    if hold.is_kept() {
-        response = response.map(|body| HeldBody::of(body, hold));
+    if in_flight.holds_slot() {
+        response = response.map(|body| InFlightBody::of(body, in_flight));
     }
     if !method.is_safe() {
         app.events.wake();
@@ -98,22 +98,22 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
 
 async fn answer(
     app: &App,
-    hold: &Arc<Hold>,
+    in_flight: &Arc<InFlight>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     let host = host::check(&app.options, request.headers(), request.uri())?;
     host::check_origin(&app.options, request.headers(), &host)?;
-    request.extensions_mut().insert(hold.clone());
-    if may_take_long(&request) {
-        return Ok(hold.clone().scope(next.run(request)).await);
+    request.extensions_mut().insert(in_flight.clone());
+    if is_exempt_from_timeout(&request) {
+        return Ok(in_flight.clone().scope(next.run(request)).await);
     }
     let limit = app.options.limits.request_timeout;
     let reads = only_reads(app, &request);
-    let answering = hold.clone().scope(next.run(request));
+    let answering = in_flight.clone().scope(next.run(request));
     match tokio::time::timeout(limit, answering).await {
         Ok(response) => Ok(response),
-        Err(_) => Err(too_late(limit.as_secs(), hold.cancel() && !reads).into()),
+        Err(_) => Err(too_late(limit.as_secs(), in_flight.cancel() && !reads).into()),
     }
 }
 
@@ -134,7 +134,7 @@ fn too_late(seconds: u64, may_have_landed: bool) -> Error {
     .with_details(serde_json::json!({ "may_have_landed": may_have_landed }))
 }
 
-/// Whether a request changes nothing, whatever becomes of it.
+/// Whether a request can change nothing.
 fn only_reads(app: &App, request: &Request) -> bool {
     let tool = request.uri().path().strip_prefix("/api/v1/tools/");
     let tool = tool.and_then(|name| app.tools.get(name).ok());
@@ -143,18 +143,19 @@ fn only_reads(app: &App, request: &Request) -> bool {
 
 /// Requests with a large body take as long as that keeps coming, and some as long as their work
 /// does. Those of MCP are documents, which are never large.
-fn may_take_long(request: &Request) -> bool {
-    let is_document = request.uri().path() == mcp::PLACE;
-    !is_document && announces_large_body(request.headers()) || is_patient(request)
+fn is_exempt_from_timeout(request: &Request) -> bool {
+    let is_document = request.uri().path() == mcp::ROUTE;
+    !is_document && declares_large_body(request.headers()) || is_long_running(request)
 }
 
-fn is_patient(request: &Request) -> bool {
+fn is_long_running(request: &Request) -> bool {
     let matched = request.extensions().get::<MatchedPath>();
-    !request.method().is_safe() && matched.is_some_and(|route| PATIENT.contains(&route.as_str()))
+    !request.method().is_safe()
+        && matched.is_some_and(|route| LONG_RUNNING.contains(&route.as_str()))
 }
 
 /// A body of unknown length may be large too.
-fn announces_large_body(headers: &HeaderMap) -> bool {
+fn declares_large_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING)
         || content_length(headers).is_some_and(|length| length > LARGE_BODY)
 }

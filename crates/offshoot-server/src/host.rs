@@ -1,8 +1,8 @@
-//! Whom a request is meant for: only names that are ours, and only pages of ours.
+//! Checks the host and the origin of a request: only names of this server, and only its own pages.
 //!
 //! A page of another site may have pointed its own name at this machine (DNS rebinding), and the
 //! browser would then take us for that site. So the name is compared whole, and a request that
-//! names two hosts is refused: whoever stands before us may have looked at the other one.
+//! names two hosts is refused: a proxy in front of the server may have checked the other one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

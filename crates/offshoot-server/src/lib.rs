@@ -1,4 +1,4 @@
-//! The HTTP door of Offshoot: routes, live events, tokens.
+//! Offshoot over HTTP: routes, live events, tokens.
 //!
 //! A request passes `guard` (host, origin, limits, log), then `auth`, and reaches a handler with an
 //! [`offshoot_engine::Access`]: the use cases as its credential may call them. Handlers translate
@@ -7,11 +7,12 @@
 mod app;
 mod archive;
 mod auth;
-mod bare;
+mod baseline;
 mod body;
 mod compatibility;
 mod compress;
 mod connections;
+mod drain;
 mod error;
 mod etag;
 mod events;
@@ -19,8 +20,8 @@ mod extract;
 mod git;
 mod guard;
 mod handlers;
-mod hold;
 mod host;
+mod in_flight;
 mod mcp;
 mod metrics;
 mod openapi;
@@ -31,17 +32,16 @@ mod route;
 mod routes;
 mod server;
 mod shares;
-mod shows;
+mod show_events;
 mod sign_in;
 mod tls;
 mod tool_dispatch;
-mod unread;
-mod unstuck;
 mod watch;
+mod write_timeout;
 
 #[cfg(feature = "fuzzing")]
 pub use archive::unpack_into_workspace;
-pub use bare::bare_file_handler;
+pub use baseline::baseline_file_server;
 pub use mcp::serve_stdio;
 pub use offshoot_agent::Registry;
 pub use options::{Limits, ServerOptions};

@@ -29,13 +29,13 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::hold::Hold;
-use crate::tool_dispatch::{Asked, ToolDispatcher};
+use crate::in_flight::InFlight;
+use crate::tool_dispatch::{CallArguments, ToolDispatcher};
 
 const INSTRUCTIONS: &str = "Files of one workspace that remembers every change. Paths are relative \
     to it. Take a snapshot before larger changes; restore brings any of them back.";
 /// Where it is.
-pub(crate) const PLACE: &str = "/mcp";
+pub(crate) const ROUTE: &str = "/mcp";
 /// Resources on one page of their list.
 const PAGE: usize = 500;
 
@@ -44,9 +44,10 @@ const PAGE: usize = 500;
 pub(crate) struct Mcp {
     tools: Arc<Registry>,
     dispatcher: Arc<ToolDispatcher>,
-    /// The same as the protocol describes them, in the same order.
+    /// The tools as the protocol describes them, in the same order.
     described: Arc<[rmcp::model::Tool]>,
-    /// For stdio: whoever started the program. Over HTTP each request says who it is.
+    /// The access of the person who started the program, for stdio. Over HTTP each request has its
+    /// own credential.
     owner: Option<Access>,
 }
 
@@ -96,8 +97,8 @@ fn part_of<T: Send + Sync + 'static>(context: &RequestContext<RoleServer>) -> Op
 /// Works for the request that a message came with. The protocol answers on a task of its own, which
 /// does not know it.
 async fn on_behalf<F: Future>(context: &RequestContext<RoleServer>, work: F) -> F::Output {
-    match part_of::<Arc<Hold>>(context) {
-        Some(hold) => hold.clone().scope(work).await,
+    match part_of::<Arc<InFlight>>(context) {
+        Some(in_flight) => in_flight.clone().scope(work).await,
         None => work.await,
     }
 }
@@ -263,7 +264,7 @@ impl ServerHandler for Mcp {
         Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
-    /// The same for completions of arguments.
+    /// There are no completions of arguments either.
     async fn complete(
         &self,
         _request: CompleteRequestParams,
@@ -292,7 +293,7 @@ impl ServerHandler for Mcp {
             .get("message_id")
             .and_then(Value::as_str)
             .map(str::to_owned);
-        let arguments = Asked::Value(request.arguments.map_or(Value::Null, Value::Object));
+        let arguments = CallArguments::Value(request.arguments.map_or(Value::Null, Value::Object));
         let outcome = match self.access(&context) {
             Ok(access) => {
                 let access = match message {

@@ -268,7 +268,7 @@ fn error_schema() -> Value {
     })
 }
 
-/// The same for people, as one page without scripts.
+/// The document for people: one page without scripts.
 pub(crate) fn page() -> String {
     let mut html = String::from(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Offshoot API</title>\

@@ -107,7 +107,7 @@ pub struct Limits {
     pub token_share: u8,
     /// The part that all tokens together may have in one workspace, in percent.
     pub workspace_share: u8,
-    /// How long a request waits for a place before it is told to come again.
+    /// How long a request waits for a slot before it is told to come again.
     pub max_wait: Duration,
     /// The most items on one page of a list.
     pub max_page: usize,
@@ -149,7 +149,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many places a token and a workspace have, of so many.
+    /// How many slots a token and a workspace have, of so many.
     pub(crate) fn shares_of(&self, whole: usize) -> ShareLimits {
         ShareLimits::new(whole, self.token_share, self.workspace_share)
     }

@@ -11,6 +11,7 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Route>)> {
         ("projects", content_routes()),
         ("forks", fork_routes()),
         ("merges", merge_routes()),
+        ("merges", review_routes()),
         ("agents", agent_routes()),
     ]
 }
@@ -202,6 +203,11 @@ fn merge_routes() -> Vec<Route> {
         )
         .takes::<wire::MergeTextsRequest>()
         .gives::<wire::MergedTexts>(),
+    ]
+}
+
+fn review_routes() -> Vec<Route> {
+    vec![
         get(
             "/reviews",
             "The conflicts that wait for a decision, of all projects in reach",

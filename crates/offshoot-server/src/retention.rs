@@ -1,4 +1,5 @@
-//! The timer that lets the workspaces of sessions go which nobody used for as long as the owner said.
+//! The timer that erases the workspaces of sessions that nobody used for as long as the owner
+//! allows.
 
 use std::time::Duration;
 

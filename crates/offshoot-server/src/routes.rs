@@ -14,7 +14,7 @@ use offshoot_wire as wire;
 /// Where the API begins.
 const API: &str = "/api/v1";
 
-/// What answers whatever else is going on: these take no place among the requests.
+/// Routes that answer however busy the server is: they need no slot.
 const ALWAYS: [&str; 2] = ["/healthz", "/metrics"];
 
 /// `/a/{path}` as the router writes it: a path takes all that follows.
@@ -48,7 +48,7 @@ pub(crate) fn router(app: Shared) -> Router {
         closed = closed.route(&path, axum::routing::any(files::empty_path));
     }
     let mcp = mcp::service(&app);
-    closed = closed.route_service(mcp::PLACE, mcp);
+    closed = closed.route_service(mcp::ROUTE, mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
     let outer = axum::middleware::from_fn_with_state(app.clone(), guard::guard);
     // Handlers keep the limits themselves, each with its own error.
@@ -71,7 +71,9 @@ pub(crate) fn table() -> Vec<Route> {
     let mut all = Vec::new();
     all.extend(tagged("workspaces", workspace_routes()));
     all.extend(tagged("files", file_routes()));
+    all.extend(tagged("files", transfer_routes()));
     all.extend(tagged("files", search_routes()));
+    all.extend(tagged("snapshots", change_routes()));
     all.extend(tagged("snapshots", snapshot_routes()));
     for (tag, routes) in project_routes::groups() {
         all.extend(tagged(tag, routes));
@@ -194,6 +196,12 @@ fn file_routes() -> Vec<Route> {
         )
         .takes::<wire::MoveRequest>()
         .gives::<wire::Moved>(),
+    ]
+}
+
+fn transfer_routes() -> Vec<Route> {
+    let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
+    vec![
         post(
             &of("/uploads"),
             "Put files beside those there are; a taken name becomes `name (1).ext`",
@@ -259,7 +267,7 @@ fn search_routes() -> Vec<Route> {
     ]
 }
 
-fn snapshot_routes() -> Vec<Route> {
+fn change_routes() -> Vec<Route> {
     let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
     vec![
         get(
@@ -326,6 +334,12 @@ fn snapshot_routes() -> Vec<Route> {
         )
         .query("path", Kind::Path, "Only below this path")
         .query("name_only", Kind::Flag, "Without the lines"),
+    ]
+}
+
+fn snapshot_routes() -> Vec<Route> {
+    let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
+    vec![
         get(
             &of("/snapshots"),
             "List snapshots, newest first",

@@ -29,14 +29,14 @@ use crate::routes;
 use crate::shares::{ShareLimits, Shares};
 use crate::tls::Tls;
 use crate::tool_dispatch::ToolDispatcher;
-use crate::unstuck::Unstuck;
+use crate::write_timeout::WriteTimeout;
 
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The most bytes of a head: the longest path, encoded, fits with room for headers.
 const MAX_HEAD: usize = 64 << 10;
 /// Threads for blocking work beside those that requests may hold, one each: for health, events, and
-/// what else is short and has no place among the requests.
+/// other short work without a slot.
 const SPARE_THREADS: usize = 64;
 /// How long a thread of those stays without work. Each look of an event stream wakes another one of
 /// them, so that with the ten seconds of tokio none of them would ever go while a stream is open.
@@ -54,7 +54,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the place of the one server of the data directory and begins to listen.
+    /// Locks the data directory for this server, of which there may be one, and begins to listen.
     pub async fn bind(engine: Engine, options: ServerOptions) -> Result<Server> {
         options.check()?;
         let tls = match (&options.tls_cert, &options.tls_key) {
@@ -167,13 +167,13 @@ impl Server {
     }
 }
 
-/// Does the merges that somebody asked for and that a killed process left undone, until it is done
-/// with all or the answer is dropped.
+/// Does the merges that a killed process left undone, until all are done or the returned guard is
+/// dropped.
 fn finish_merges(engine: Engine) -> CancelOnDrop {
     let cancel = Cancel::default();
     let until = cancel.on_drop();
     tokio::task::spawn_blocking(move || {
-        match cancel.run(|| engine.merges.work_off_completions()) {
+        match cancel.run(|| engine.merges.run_waiting_completions()) {
             Ok(0) => {}
             Ok(left) => tracing::warn!(left, "merges that were asked for could not be done yet"),
             Err(error) => tracing::warn!(%error, "merges that were asked for could not be done"),
@@ -197,7 +197,7 @@ async fn accept(
                 // Answers are small and complete: there is nothing to wait for.
                 let _ = stream.set_nodelay(true);
                 let connection = all.open();
-                let answering = Answering {
+                let context = ConnectionContext {
                     peer,
                     router: router.clone(),
                     stopping: app.stopping.clone(),
@@ -207,7 +207,7 @@ async fn accept(
                 let tls = tls.cloned();
                 connections.spawn(async move {
                     tokio::select! {
-                        () = serve_one(stream, tls, answering) => {}
+                        () = serve_one(stream, tls, context) => {}
                         () = connection.closing().cancelled_owned() => {
                             tracing::debug!("a connection without a request was closed for others");
                         }
@@ -225,7 +225,7 @@ async fn accept(
 }
 
 /// What a connection needs to be answered.
-struct Answering {
+struct ConnectionContext {
     peer: SocketAddr,
     router: Router,
     stopping: CancellationToken,
@@ -233,15 +233,15 @@ struct Answering {
     handle: ConnectionHandle,
 }
 
-async fn serve_one(stream: TcpStream, tls: Option<Tls>, answering: Answering) {
+async fn serve_one(stream: TcpStream, tls: Option<Tls>, context: ConnectionContext) {
     let Some(tls) = tls else {
-        return answer(stream, answering).await;
+        return answer(stream, context).await;
     };
-    // Nobody waits for a handshake but who is greeted.
-    let stopping = answering.stopping.clone();
+    // Only this connection waits for its handshake.
+    let stopping = context.stopping.clone();
     tokio::select! {
-        greeted = tls.greet(stream) => if let Some(stream) = greeted {
-            answer(stream, answering).await;
+        secured = tls.handshake(stream) => if let Some(stream) = secured {
+            answer(stream, context).await;
         },
         () = stopping.cancelled() => {}
     }
@@ -249,22 +249,22 @@ async fn serve_one(stream: TcpStream, tls: Option<Tls>, answering: Answering) {
 
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    answering: Answering,
+    context: ConnectionContext,
 ) {
-    let Answering {
+    let ConnectionContext {
         peer,
         router,
         stopping,
         idle,
         handle,
-    } = answering;
+    } = context;
     let service = router.map_request(move |request: axum::http::Request<hyper::body::Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(handle.clone());
         request
     });
-    let stream = Unstuck::new(stream, idle);
+    let stream = WriteTimeout::new(stream, idle);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)

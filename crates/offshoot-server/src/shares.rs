@@ -1,9 +1,9 @@
 //! Fair shares: how many requests, or streams, a token and a workspace may have at the same time,
-//! and who is next when all places are taken.
+//! and which request is next when all slots are taken.
 //!
-//! One token gets a part of the whole and never more, so that the others find places whatever it
-//! does. Whoever finds none waits a moment without a thread. A place that becomes free goes to the
-//! one whose token holds the fewest; among equals to who came first.
+//! One token gets a part of all slots and never more, so that the others find slots whatever it
+//! does. A request that finds none waits a moment without a thread. A slot that becomes free goes
+//! to the waiting request whose token holds the fewest; among equals to the one that came first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,38 +14,38 @@ use tokio::sync::oneshot;
 
 use crate::error::rate_limited;
 
-/// When whoever was refused shall try again.
+/// The seconds after which a refused client should try again.
 const RETRY_AFTER_S: u64 = 1;
 
-/// Who takes a place.
+/// The holder of slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holder {
     /// A token, by its id; all tokens of an agent and of those that it spawned together.
     Token(Arc<str>),
-    /// All who present none, together.
+    /// All requests without a token, together.
     Anonymous,
 }
 
-/// Who takes a place, and for which workspace.
+/// The holder that a request counts for, and its workspace.
 #[derive(Clone, Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) holder: Holder,
     pub(crate) workspace: Option<WorkspaceId>,
 }
 
-/// How many places there are.
+/// How many slots there are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShareLimits {
     pub(crate) whole: usize,
     pub(crate) per_token: usize,
     pub(crate) per_workspace: usize,
     pub(crate) anonymous: usize,
-    /// So many of one token may wait; none means as many as it may have places.
+    /// So many of one token may wait; none means as many as it may have slots.
     pub(crate) waiting_per_token: Option<usize>,
 }
 
 impl ShareLimits {
-    /// Parts in percent, each at least one place.
+    /// Parts in percent, each at least one slot.
     pub(crate) fn new(whole: usize, token_share: u8, workspace_share: u8) -> Self {
         let part = |percent: u8| (whole.saturating_mul(percent.into()) / 100).max(1);
         ShareLimits {
@@ -57,9 +57,9 @@ impl ShareLimits {
         }
     }
 
-    /// Places for work that keeps a core busy: two for each core, half of them for one token, so that
-    /// the cores are shared among those who wait and are never all one token's. Each waits with the
-    /// place of its request, so no more may wait than there are requests.
+    /// Slots for work that keeps a core busy: two for each core, half of them for one token, so
+    /// that the cores are never all one token's. Such work waits while its request holds a slot, so
+    /// no more may wait than there are requests.
     pub(crate) fn of_cores(cores: usize, requests: usize) -> Self {
         ShareLimits {
             whole: cores.saturating_mul(2),
@@ -78,13 +78,13 @@ impl ShareLimits {
     }
 }
 
-/// The places for one kind of thing.
+/// The slots for one kind of thing: requests, streams or searches.
 pub(crate) struct Shares {
     /// What is counted, for messages: `requests`.
     what: &'static str,
     limits: ShareLimits,
-    /// How long one waits for a place.
-    patience: Duration,
+    /// How long a request waits for a slot.
+    max_wait: Duration,
     state: Mutex<State>,
 }
 
@@ -94,7 +94,7 @@ struct State {
     holders: HashMap<Holder, Count>,
     workspaces: HashMap<WorkspaceId, usize>,
     /// In the order in which they came.
-    waiting: Vec<Waiting>,
+    waiting: Vec<Waiter>,
     next_ticket: u64,
 }
 
@@ -104,93 +104,93 @@ struct Count {
     waiting: usize,
 }
 
-struct Waiting {
+struct Waiter {
     ticket: u64,
-    asker: Asker,
+    requester: Requester,
     tell: oneshot::Sender<()>,
 }
 
-/// A taken place; dropping it lets the next one in.
-pub(crate) struct Place {
+/// A slot that is taken; dropping it admits the next request.
+pub(crate) struct Slot {
     shares: Arc<Shares>,
-    asker: Asker,
+    requester: Requester,
 }
 
-impl Place {
+impl Slot {
     /// Who holds it.
-    pub(crate) fn asker(&self) -> &Asker {
-        &self.asker
+    pub(crate) fn requester(&self) -> &Requester {
+        &self.requester
     }
 }
 
 impl Shares {
-    pub(crate) fn new(what: &'static str, limits: ShareLimits, patience: Duration) -> Arc<Self> {
+    pub(crate) fn new(what: &'static str, limits: ShareLimits, max_wait: Duration) -> Arc<Self> {
         Arc::new(Shares {
             what,
             limits,
-            patience,
+            max_wait,
             state: Mutex::default(),
         })
     }
 
-    /// Takes a place, and waits for one if there is none. `rate_limited` if that takes too long, or
-    /// as many of the same token wait already as may have places.
-    pub(crate) async fn take(self: &Arc<Self>, asker: Asker) -> Result<Place> {
+    /// Takes a slot, and waits for one if there is none. `rate_limited` if that takes too long, or
+    /// as many of the same token wait already as may have slots.
+    pub(crate) async fn take(self: &Arc<Self>, requester: Requester) -> Result<Slot> {
         let mut ticket = {
             let mut state = self.lock();
-            if state.has_room(&self.limits, &asker) {
-                state.count_in(&asker);
-                return Ok(self.place(asker));
+            if state.has_room(&self.limits, &requester) {
+                state.count_in(&requester);
+                return Ok(self.slot(requester));
             }
-            let own = self.limits.of(&asker.holder);
+            let own = self.limits.of(&requester.holder);
             let most = self.limits.waiting_per_token.unwrap_or(own);
-            let count = state.holders.entry(asker.holder.clone()).or_default();
+            let count = state.holders.entry(requester.holder.clone()).or_default();
             if count.waiting >= most {
                 drop(state);
-                return Err(self.refusal(&asker));
+                return Err(self.refusal(&requester));
             }
             count.waiting += 1;
             let number = state.next_ticket;
             state.next_ticket += 1;
             let (tell, told) = oneshot::channel();
-            state.waiting.push(Waiting {
+            state.waiting.push(Waiter {
                 ticket: number,
-                asker: asker.clone(),
+                requester: requester.clone(),
                 tell,
             });
             Ticket {
                 shares: self,
                 number,
-                asker: &asker,
+                requester: &requester,
                 told,
             }
         };
-        match tokio::time::timeout(self.patience, &mut ticket.told).await {
+        match tokio::time::timeout(self.max_wait, &mut ticket.told).await {
             Ok(Ok(())) => {
                 drop(ticket);
-                Ok(self.place(asker))
+                Ok(self.slot(requester))
             }
             _ => {
                 drop(ticket);
-                Err(self.refusal(&asker))
+                Err(self.refusal(&requester))
             }
         }
     }
 
-    fn place(self: &Arc<Self>, asker: Asker) -> Place {
-        Place {
+    fn slot(self: &Arc<Self>, requester: Requester) -> Slot {
+        Slot {
             shares: Arc::clone(self),
-            asker,
+            requester,
         }
     }
 
-    fn refusal(&self, asker: &Asker) -> Error {
+    fn refusal(&self, requester: &Requester) -> Error {
         let what = self.what;
         let (used, in_workspace) = {
             let state = self.lock();
-            (state.used_by(&asker.holder), state.used_in(asker))
+            (state.used_by(&requester.holder), state.used_in(requester))
         };
-        let message = match &asker.holder {
+        let message = match &requester.holder {
             Holder::Anonymous => format!("the server is busy with too many {what} without a token"),
             Holder::Token(_) if used >= self.limits.per_token => {
                 format!("this token has {used} {what} open, and may not have more")
@@ -203,10 +203,10 @@ impl Shares {
         rate_limited(message, RETRY_AFTER_S)
     }
 
-    fn give_back(&self, asker: &Asker) {
+    fn give_back(&self, requester: &Requester) {
         let mut state = self.lock();
-        state.count_out(asker);
-        state.let_in(&self.limits);
+        state.count_out(requester);
+        state.admit_waiters(&self.limits);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -219,34 +219,37 @@ impl State {
         self.holders.get(holder).map_or(0, |count| count.used)
     }
 
-    /// How many places the workspace of an asker has.
-    fn used_in(&self, asker: &Asker) -> usize {
-        let workspace = asker.workspace.as_ref();
+    /// How many slots the workspace of a requester has.
+    fn used_in(&self, requester: &Requester) -> usize {
+        let workspace = requester.workspace.as_ref();
         let used = workspace.and_then(|id| self.workspaces.get(id));
         used.copied().unwrap_or_default()
     }
 
-    fn has_room(&self, limits: &ShareLimits, asker: &Asker) -> bool {
+    fn has_room(&self, limits: &ShareLimits, requester: &Requester) -> bool {
         self.used < limits.whole
-            && self.used_by(&asker.holder) < limits.of(&asker.holder)
-            && self.used_in(asker) < limits.per_workspace
+            && self.used_by(&requester.holder) < limits.of(&requester.holder)
+            && self.used_in(requester) < limits.per_workspace
     }
 
-    fn count_in(&mut self, asker: &Asker) {
+    fn count_in(&mut self, requester: &Requester) {
         self.used += 1;
-        self.holders.entry(asker.holder.clone()).or_default().used += 1;
-        if let Some(id) = &asker.workspace {
+        self.holders
+            .entry(requester.holder.clone())
+            .or_default()
+            .used += 1;
+        if let Some(id) = &requester.workspace {
             *self.workspaces.entry(id.clone()).or_default() += 1;
         }
     }
 
-    fn count_out(&mut self, asker: &Asker) {
+    fn count_out(&mut self, requester: &Requester) {
         self.used -= 1;
-        if let Some(count) = self.holders.get_mut(&asker.holder) {
+        if let Some(count) = self.holders.get_mut(&requester.holder) {
             count.used -= 1;
         }
-        self.forget_if_gone(&asker.holder);
-        if let Some(id) = &asker.workspace
+        self.forget_if_gone(&requester.holder);
+        if let Some(id) = &requester.workspace
             && let Some(used) = self.workspaces.get_mut(id)
         {
             *used -= 1;
@@ -263,23 +266,23 @@ impl State {
         }
     }
 
-    /// Gives free places to those who wait, least users first.
-    fn let_in(&mut self, limits: &ShareLimits) {
+    /// Gives free slots to waiting requests, those of the smallest users first.
+    fn admit_waiters(&mut self, limits: &ShareLimits) {
         loop {
             let next = self
                 .waiting
                 .iter()
                 .enumerate()
-                .filter(|(_, waiting)| self.has_room(limits, &waiting.asker))
-                .min_by_key(|(_, waiting)| self.used_by(&waiting.asker.holder))
+                .filter(|(_, waiting)| self.has_room(limits, &waiting.requester))
+                .min_by_key(|(_, waiting)| self.used_by(&waiting.requester.holder))
                 .map(|(index, _)| index);
             let Some(index) = next else { return };
             let waiting = self.waiting.remove(index);
-            self.stop_waiting(&waiting.asker.holder);
-            self.count_in(&waiting.asker);
-            // Who has gone meanwhile needs none.
+            self.stop_waiting(&waiting.requester.holder);
+            self.count_in(&waiting.requester);
+            // A request that has gone meanwhile needs none.
             if waiting.tell.send(()).is_err() {
-                self.count_out(&waiting.asker);
+                self.count_out(&waiting.requester);
             }
         }
     }
@@ -291,17 +294,17 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.shares.give_back(&self.asker);
+        self.shares.give_back(&self.requester);
     }
 }
 
-/// One who waits. Dropping it leaves the queue, or gives back a place that came too late.
+/// A waiting request. Dropping it leaves the queue, or gives back a slot that came too late.
 struct Ticket<'a> {
     shares: &'a Arc<Shares>,
     number: u64,
-    asker: &'a Asker,
+    requester: &'a Requester,
     told: oneshot::Receiver<()>,
 }
 
@@ -318,13 +321,13 @@ impl Drop for Ticket<'_> {
         match index {
             Some(index) => {
                 state.waiting.remove(index);
-                state.stop_waiting(&self.asker.holder);
-                state.forget_if_gone(&self.asker.holder);
+                state.stop_waiting(&self.requester.holder);
+                state.forget_if_gone(&self.requester.holder);
             }
-            // It was let in under the lock that is held now, and does not want to any more.
+            // It was admitted before this lock was taken, and has stopped waiting.
             None if self.told.try_recv().is_ok() => {
-                state.count_out(self.asker);
-                state.let_in(&self.shares.limits);
+                state.count_out(self.requester);
+                state.admit_waiters(&self.shares.limits);
             }
             None => {}
         }
@@ -335,8 +338,8 @@ impl Drop for Ticket<'_> {
 mod tests {
     use super::*;
 
-    fn asker(token: &str, workspace: Option<&str>) -> Asker {
-        Asker {
+    fn requester(token: &str, workspace: Option<&str>) -> Requester {
+        Requester {
             holder: Holder::Token(token.into()),
             workspace: workspace.map(|id| id.parse().unwrap()),
         }
@@ -361,15 +364,15 @@ mod tests {
             let shares = shares(8, 10);
             let mut held = Vec::new();
             for _ in 0..4 {
-                held.push(shares.take(asker("greedy", None)).await.unwrap());
+                held.push(shares.take(requester("greedy", None)).await.unwrap());
             }
-            let refused = shares.take(asker("greedy", None)).await.err().unwrap();
+            let refused = shares.take(requester("greedy", None)).await.err().unwrap();
             assert_eq!(refused.code(), offshoot_core::ErrorCode::RateLimited);
             assert!(refused.message().contains("this token has 4"), "{refused}");
             for _ in 0..4 {
-                held.push(shares.take(asker("modest", None)).await.unwrap());
+                held.push(shares.take(requester("modest", None)).await.unwrap());
             }
-            let refused = shares.take(asker("third", None)).await.err().unwrap();
+            let refused = shares.take(requester("third", None)).await.err().unwrap();
             assert!(refused.message().contains("busy"), "{refused}");
             held.clear();
             let state = shares.lock();
@@ -388,14 +391,14 @@ mod tests {
             for _ in 0..100 {
                 let (shares, tell) = (shares.clone(), tell.clone());
                 tokio::spawn(async move {
-                    let place = shares.take(asker("greedy", None)).await.unwrap();
-                    tell.send(place).unwrap();
+                    let slot = shares.take(requester("greedy", None)).await.unwrap();
+                    tell.send(slot).unwrap();
                 });
                 tokio::task::yield_now().await;
             }
             let held = [told.recv().await.unwrap(), told.recv().await.unwrap()];
             assert!(told.try_recv().is_err(), "one token has two cores at most");
-            let other = shares.take(asker("other", None)).await.unwrap();
+            let other = shares.take(requester("other", None)).await.unwrap();
             drop((held, other));
             for _ in 0..98 {
                 drop(told.recv().await.unwrap());
@@ -411,10 +414,10 @@ mod tests {
             let mut held = Vec::new();
             for n in 0..6 {
                 let token = format!("t{n}");
-                held.push(shares.take(asker(&token, Some("w"))).await.unwrap());
+                held.push(shares.take(requester(&token, Some("w"))).await.unwrap());
             }
-            assert!(shares.take(asker("t9", Some("w"))).await.is_err());
-            held.push(shares.take(asker("t9", Some("other"))).await.unwrap());
+            assert!(shares.take(requester("t9", Some("w"))).await.is_err());
+            held.push(shares.take(requester("t9", Some("other"))).await.unwrap());
             drop(held);
             assert!(shares.lock().workspaces.is_empty());
         });
@@ -424,26 +427,26 @@ mod tests {
     fn a_free_place_goes_to_who_has_the_fewest() {
         on_runtime(async {
             let shares = shares(4, 60_000);
-            let first = shares.take(asker("busy", None)).await.unwrap();
-            let _second = shares.take(asker("other", None)).await.unwrap();
+            let first = shares.take(requester("busy", None)).await.unwrap();
+            let _second = shares.take(requester("other", None)).await.unwrap();
             let _rest = [
-                shares.take(asker("other", None)).await.unwrap(),
-                shares.take(asker("third", None)).await.unwrap(),
+                shares.take(requester("other", None)).await.unwrap(),
+                shares.take(requester("third", None)).await.unwrap(),
             ];
             let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
             // `third` came first and holds one; `new` holds none.
             for name in ["third", "new"] {
                 let (shares, tell) = (shares.clone(), tell.clone());
                 tokio::spawn(async move {
-                    let place = shares.take(asker(name, None)).await.unwrap();
-                    tell.send((name, place)).unwrap();
+                    let slot = shares.take(requester(name, None)).await.unwrap();
+                    tell.send((name, slot)).unwrap();
                 });
                 tokio::task::yield_now().await;
             }
             drop(first);
-            let (name, place) = told.recv().await.unwrap();
+            let (name, slot) = told.recv().await.unwrap();
             assert_eq!(name, "new");
-            drop(place);
+            drop(slot);
             assert_eq!(told.recv().await.unwrap().0, "third");
         });
     }
@@ -452,20 +455,20 @@ mod tests {
     fn who_gives_up_leaves_nothing_behind() {
         on_runtime(async {
             let shares = shares(1, 60_000);
-            let held = shares.take(asker("a", None)).await.unwrap();
+            let held = shares.take(requester("a", None)).await.unwrap();
             let waiting = tokio::spawn({
                 let shares = shares.clone();
-                async move { shares.take(asker("b", None)).await.map(drop) }
+                async move { shares.take(requester("b", None)).await.map(drop) }
             });
             tokio::task::yield_now().await;
             assert_eq!(shares.lock().waiting.len(), 1);
-            // As many may wait as may have places.
-            assert!(shares.take(asker("b", None)).await.is_err());
+            // As many may wait as may have slots.
+            assert!(shares.take(requester("b", None)).await.is_err());
             waiting.abort();
             assert!(waiting.await.unwrap_err().is_cancelled());
             assert!(shares.lock().waiting.is_empty());
             drop(held);
-            drop(shares.take(asker("b", None)).await.unwrap());
+            drop(shares.take(requester("b", None)).await.unwrap());
             assert!(shares.lock().holders.is_empty());
         });
     }

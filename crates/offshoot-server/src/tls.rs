@@ -52,8 +52,8 @@ impl Tls {
         })
     }
 
-    /// Greets a client; none if it does not answer in time, or not in TLS.
-    pub(crate) async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    /// The handshake with a client; none if it does not answer in time, or not in TLS.
+    pub(crate) async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         match tokio::time::timeout(self.timeout, self.acceptor.accept(stream)).await {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(cause)) => {

@@ -1,4 +1,4 @@
-//! Calls of tools, whichever door they come through.
+//! Calls of tools over HTTP and MCP: one dispatcher, so that both run a tool the same way.
 
 use std::sync::Arc;
 
@@ -10,43 +10,43 @@ use serde_json::Value;
 
 use crate::body::{blocking, busy};
 use crate::shares::Shares;
-use crate::shows::Shows;
+use crate::show_events::ShowBroadcast;
 
 /// The arguments of a call, owned.
-pub(crate) enum Asked {
+pub(crate) enum CallArguments {
     /// As text; it begins like an object.
     Json(Bytes),
     /// As a value; null means none.
     Value(Value),
 }
 
-impl Asked {
-    fn about(&self) -> About {
+impl CallArguments {
+    fn about(&self) -> LoggedPath {
         match self {
-            Asked::Json(text) => About::Json(text.clone()),
-            Asked::Value(value) => About::Path(path_in(value)),
+            CallArguments::Json(text) => LoggedPath::Json(text.clone()),
+            CallArguments::Value(value) => LoggedPath::Path(path_in(value)),
         }
     }
 
     fn arguments(&self) -> Arguments<'_> {
         match self {
-            Asked::Json(text) => Arguments::Json(text),
-            Asked::Value(value) => Arguments::Value(value),
+            CallArguments::Json(text) => Arguments::Json(text),
+            CallArguments::Value(value) => Arguments::Value(value),
         }
     }
 }
 
-/// What tells the path that a call was about, without a copy of the rest.
-enum About {
+/// The path of a call for the log, without a copy of the other arguments.
+enum LoggedPath {
     Json(Bytes),
     Path(Option<String>),
 }
 
-impl About {
+impl LoggedPath {
     fn path(&self) -> Option<String> {
         match self {
-            About::Json(text) => path_in(&serde_json::from_slice(text).unwrap_or_default()),
-            About::Path(path) => path.clone(),
+            LoggedPath::Json(text) => path_in(&serde_json::from_slice(text).unwrap_or_default()),
+            LoggedPath::Path(path) => path.clone(),
         }
     }
 }
@@ -59,9 +59,9 @@ fn path_in(arguments: &Value) -> Option<String> {
 /// Where tools are called.
 #[derive(Default)]
 pub(crate) struct ToolDispatcher {
-    /// For the streams of events; over stdio nobody listens.
-    pub(crate) shows: Arc<Shows>,
-    /// The turns of searches; over stdio there is one caller, who needs none.
+    /// For the streams of events; over stdio there are none.
+    pub(crate) shows: Arc<ShowBroadcast>,
+    /// The slots of searches; over stdio there is one caller, who needs none.
     pub(crate) searches: Option<Arc<Shares>>,
 }
 
@@ -72,7 +72,7 @@ impl ToolDispatcher {
         tools: &Arc<Registry>,
         name: &str,
         access: Access,
-        asked: Asked,
+        asked: CallArguments,
     ) -> Result<Box<dyn ToolAnswer>> {
         let about = asked.about();
         let answer = self.serve(tools, name, access, asked).await;
@@ -88,7 +88,7 @@ impl ToolDispatcher {
         tools: &Arc<Registry>,
         name: &str,
         access: Access,
-        asked: Asked,
+        asked: CallArguments,
     ) -> Result<Box<dyn ToolAnswer>> {
         let tool = tools.get(name)?;
         let arguments = asked.arguments();
@@ -101,7 +101,7 @@ impl ToolDispatcher {
         let work = move || {
             let tool = tools.get(&name)?;
             let answer = tool.call(&access, asked.arguments())?;
-            if tool.shows_files && shows.is_listened_to() {
+            if tool.shows_files && shows.has_listeners() {
                 shows.tell(&access, Tool::shown_by(&*answer)?)?;
             }
             Ok(answer)

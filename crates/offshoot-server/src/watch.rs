@@ -63,12 +63,12 @@ impl Watcher {
         let (sender, signals) = channel();
         *self.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender.clone());
         let run = move || {
-            Watching {
+            WatchLoop {
                 engine,
                 metrics,
                 max_watches,
                 notifier: notifier(sender),
-                places: HashMap::new(),
+                workspaces: HashMap::new(),
                 warned: false,
             }
             .run(&signals, &stopping);
@@ -125,7 +125,7 @@ fn is_change(kind: &EventKind) -> bool {
 }
 
 /// A handed-out workspace.
-struct Place {
+struct WatchedWorkspace {
     path: PathBuf,
     dirs: usize,
     watched: bool,
@@ -135,16 +135,16 @@ struct Place {
 }
 
 /// The state of the watching thread.
-struct Watching {
+struct WatchLoop {
     engine: Engine,
     metrics: Arc<Metrics>,
     max_watches: usize,
     notifier: Option<RecommendedWatcher>,
-    places: HashMap<WorkspaceId, Place>,
+    workspaces: HashMap<WorkspaceId, WatchedWorkspace>,
     warned: bool,
 }
 
-impl Watching {
+impl WatchLoop {
     fn run(mut self, signals: &Receiver<Signal>, stopping: &CancellationToken) {
         let mut refreshed: Option<Instant> = None;
         while !stopping.is_cancelled() {
@@ -162,7 +162,7 @@ impl Watching {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            // What else has come in meanwhile.
+            // Signals that came in meanwhile.
             while let Ok(signal) = signals.try_recv() {
                 match signal {
                     Signal::Changed(path) => self.mark(&path),
@@ -174,16 +174,16 @@ impl Watching {
     }
 
     fn mark(&mut self, path: &Path) {
-        for place in self.places.values_mut() {
-            if path.starts_with(&place.path) {
-                place.dirty.get_or_insert_with(Instant::now);
+        for workspace in self.workspaces.values_mut() {
+            if path.starts_with(&workspace.path) {
+                workspace.dirty.get_or_insert_with(Instant::now);
             }
         }
     }
 
     fn mark_all(&mut self) {
-        for place in self.places.values_mut() {
-            place.dirty.get_or_insert_with(Instant::now);
+        for workspace in self.workspaces.values_mut() {
+            workspace.dirty.get_or_insert_with(Instant::now);
         }
     }
 
@@ -191,22 +191,24 @@ impl Watching {
     fn refresh(&mut self) -> Result<()> {
         let now = self.engine.history.handed_out()?;
         let gone: Vec<WorkspaceId> = self
-            .places
+            .workspaces
             .keys()
-            .filter(|id| !now.iter().any(|place| place.id == **id))
+            .filter(|id| !now.iter().any(|workspace| workspace.id == **id))
             .cloned()
             .collect();
         for id in gone {
-            if let (Some(place), Some(notifier)) = (self.places.remove(&id), &mut self.notifier) {
-                let _ = notifier.unwatch(&place.path);
+            if let (Some(workspace), Some(notifier)) =
+                (self.workspaces.remove(&id), &mut self.notifier)
+            {
+                let _ = notifier.unwatch(&workspace.path);
             }
         }
         for found in now {
-            if self.places.contains_key(&found.id) {
+            if self.workspaces.contains_key(&found.id) {
                 continue;
             }
             let watched = self.watch(&found.path, found.dirs);
-            let place = Place {
+            let workspace = WatchedWorkspace {
                 path: found.path,
                 dirs: found.dirs,
                 watched,
@@ -214,23 +216,27 @@ impl Watching {
                 dirty: Some(Instant::now()),
                 synced: Instant::now(),
             };
-            self.places.insert(found.id, place);
+            self.workspaces.insert(found.id, workspace);
         }
-        let watched = self.places.values().filter(|place| place.watched).count();
+        let watched = self
+            .workspaces
+            .values()
+            .filter(|workspace| workspace.watched)
+            .count();
         self.metrics
             .watched
             .store(watched as i64, Ordering::Relaxed);
-        let unwatched = (self.places.len() - watched) as i64;
+        let unwatched = (self.workspaces.len() - watched) as i64;
         self.metrics.unwatched.store(unwatched, Ordering::Relaxed);
         Ok(())
     }
 
     fn watch(&mut self, path: &Path, dirs: usize) -> bool {
         let in_use: usize = self
-            .places
+            .workspaces
             .values()
-            .filter(|place| place.watched)
-            .map(|place| place.dirs + 1)
+            .filter(|workspace| workspace.watched)
+            .map(|workspace| workspace.dirs + 1)
             .sum();
         let Some(notifier) = &mut self.notifier else {
             return false;
@@ -256,21 +262,25 @@ impl Watching {
 
     fn sync_what_is_due(&mut self) {
         let cause = Cause::by(Operator::system());
-        for (id, place) in &mut self.places {
-            let heard = place.dirty.is_some_and(|since| since.elapsed() >= COLLECT);
-            let fallback = !place.watched && place.synced.elapsed() >= FALLBACK;
+        for (id, workspace) in &mut self.workspaces {
+            let heard = workspace
+                .dirty
+                .is_some_and(|since| since.elapsed() >= COLLECT);
+            let fallback = !workspace.watched && workspace.synced.elapsed() >= FALLBACK;
             if !heard && !fallback {
                 continue;
             }
-            place.dirty = None;
+            workspace.dirty = None;
             match self.engine.sync.sync_workspace(id, &cause) {
                 // Files that were being written are looked at again.
-                Ok(synced) if !synced.unsettled.is_empty() => place.dirty = Some(Instant::now()),
+                Ok(synced) if !synced.unsettled.is_empty() => {
+                    workspace.dirty = Some(Instant::now());
+                }
                 Ok(_) => {}
                 Err(error) if error.code() == ErrorCode::WorkspaceNotFound => {}
                 Err(error) => tracing::warn!(?error, workspace = id.as_str(), "sync failed"),
             }
-            place.synced = Instant::now();
+            workspace.synced = Instant::now();
         }
     }
 }

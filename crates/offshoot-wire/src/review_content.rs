@@ -161,8 +161,8 @@ pub struct MergedTexts {
     regions: Vec<Region>,
 }
 
-impl From<&engine::TextsMerged> for MergedTexts {
-    fn from(merged: &engine::TextsMerged) -> Self {
+impl From<&engine::MergedTexts> for MergedTexts {
+    fn from(merged: &engine::MergedTexts) -> Self {
         let (encoding, content) = encoded(&merged.content);
         MergedTexts {
             clean: merged.clean,

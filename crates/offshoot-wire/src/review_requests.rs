@@ -252,7 +252,7 @@ pub struct MergeTextsRequest {
 
 impl MergeTextsRequest {
     /// Merges them.
-    pub fn merge(&self) -> Result<engine::TextsMerged> {
+    pub fn merge(&self) -> Result<engine::MergedTexts> {
         let path = match &self.path {
             Some(path) => RelPath::parse_text(path)?,
             None => RelPath::from_normal("text"),

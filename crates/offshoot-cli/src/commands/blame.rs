@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
-use offshoot_engine::{BlameLine, BlameOf};
+use offshoot_engine::{BlameLine, BlameTarget};
 
 use super::Context;
 use crate::bytes;
@@ -32,8 +32,8 @@ pub(super) fn run(cx: &mut Context<'_>, args: &BlameArgs) -> CommandResult {
     let path = bytes::path(&args.path)?;
     let (workspace, project): (WorkspaceId, ProjectId) = (args.name.parse()?, args.name.parse()?);
     let of = match args.project || !is_workspace(cx, &workspace)? {
-        true => BlameOf::Project(&project),
-        false => BlameOf::Workspace(&workspace),
+        true => BlameTarget::Project(&project),
+        false => BlameTarget::Workspace(&workspace),
     };
     let lines = cx
         .engine

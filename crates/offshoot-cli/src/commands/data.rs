@@ -11,11 +11,11 @@ use crate::config::Settings;
 use crate::output::{CommandResult, Exit, Output, count, printable};
 use offshoot_wire as wire;
 
-/// Removes it, once that was said twice.
+/// Removes the data directory after a confirmation.
 pub(super) fn remove(settings: &Settings, yes: bool, output: &mut Output) -> CommandResult {
     let data = &settings.data.value;
     let shown = escape_bytes(data.as_os_str().as_bytes());
-    // Here a program has to say it too: the directory may be another one than its author thinks.
+    // A program must pass `--yes` here: the directory may be another one than its author thinks.
     if !yes && !io::stdin().is_terminal() {
         return Err(Error::invalid(format!(
             "this removes `{shown}` with every project and workspace in it"

@@ -11,8 +11,8 @@ use offshoot_engine::{Content, DirNode, Expect, ListEntry, MAX_WINDOW, WriteOpti
 
 use super::Context;
 use super::workspace::fields;
-use crate::args::{Cat, Edit, Put, Upload};
 use crate::bytes;
+use crate::file_args::{Cat, Edit, Put, Upload};
 use crate::output::{Align, CommandResult, Exit, count, local, printable, shown, size, when};
 use crate::progress::Progress;
 use offshoot_wire as wire;

@@ -7,7 +7,7 @@ use super::Context;
 use crate::output::{Align, CommandResult, Exit, printable, short, shown};
 use offshoot_wire as wire;
 
-/// Shows them.
+/// Shows the forks.
 pub(super) fn run(cx: &mut Context<'_>, project: Option<&str>) -> CommandResult {
     let project: Option<ProjectId> = project.map(str::parse).transpose()?;
     let forks = cx
@@ -128,5 +128,5 @@ pub(super) fn fields(fork: &ForkOverview) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// So many paths are named for each fork that overlaps.
+/// The most paths that are named for each fork that overlaps.
 const SHOWN_PATHS: usize = 10;

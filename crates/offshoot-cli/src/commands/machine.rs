@@ -7,7 +7,7 @@ use offshoot_core::{Error, escape_bytes};
 use offshoot_engine::{Probe, ProviderName, probe_providers_in, reserve_in};
 
 use crate::config::{Setting, Settings};
-use crate::config_server::KNOWN;
+use crate::config_server::SERVER_SETTINGS;
 use crate::output::{Align, Color, CommandResult, Exit, Output, printable, size};
 use offshoot_wire as wire;
 
@@ -98,7 +98,7 @@ fn list_settings(settings: &Settings) -> Vec<wire::Setting> {
         ),
         entry("log", "OFFSHOOT_LOG", Some(of_text(&settings.log))),
     ];
-    for (known, setting) in KNOWN.iter().zip(&settings.server.values) {
+    for (known, setting) in SERVER_SETTINGS.iter().zip(&settings.server.values) {
         let value = Some(of_text(setting)).filter(|(value, _)| !value.is_empty());
         let mut shown = entry(known.name, known.variable, value);
         shown.section = Some("server");
@@ -124,7 +124,7 @@ pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult 
             checks.push(large_files(&probes));
             list_providers(&probes, required)
         }
-        // Then the checks above say what is wrong.
+        // The checks above say what is wrong.
         _ => Vec::new(),
     };
     let can_fork = providers.is_empty() || providers.iter().any(|provider| provider.used);

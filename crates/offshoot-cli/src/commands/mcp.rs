@@ -8,8 +8,8 @@ use offshoot_server::{Registry, serve_stdio};
 use serde_json::json;
 
 use super::Context;
-use crate::args::{Mcp, McpClient, McpCommand, McpTarget};
 use crate::output::{CommandResult, Exit};
+use crate::server_args::{Mcp, McpClient, McpCommand, McpTarget};
 
 pub(super) fn run(cx: &mut Context<'_>, args: &Mcp) -> CommandResult {
     match &args.command {
@@ -31,8 +31,8 @@ fn serve(cx: &mut Context<'_>, target: &McpTarget) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// What the client may do. One that names a workspace which is not there learns it now, not with its
-/// first call.
+/// What the client may do. A workspace that does not exist is an error now, not with the first
+/// call.
 fn access_of(cx: &Context<'_>, principal: Principal, target: &McpTarget) -> Result<Access> {
     let message = cx.cause.message_id.clone();
     let access = cx.engine.access.acting_as(Arc::new(principal), message);
@@ -47,7 +47,8 @@ fn access_of(cx: &Context<'_>, principal: Principal, target: &McpTarget) -> Resu
     }
 }
 
-/// Whoever starts the program owns the data directory; the client gets one workspace of it.
+/// The principal of the client. The user who starts the program owns the data directory; the client
+/// gets one workspace of it.
 fn principal(cx: &Context<'_>, target: &McpTarget) -> Result<Principal> {
     let (kind, reach, operator) = match (&target.agent, &target.workspace) {
         (Some(agent), _) => (

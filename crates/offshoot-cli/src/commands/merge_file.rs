@@ -33,10 +33,10 @@ pub(crate) struct MergeFileArgs {
     markers: bool,
 }
 
-/// How it ends if it could not merge, which is no conflict. Git takes a merge driver that ends with
-/// 128 or less for one that merged, with or without conflicts.
+/// The exit code if it could not merge, which is no conflict. Git takes a merge driver that ends
+/// with 128 or less for one that merged, with or without conflicts.
 pub(crate) const FAILED: Exit = Exit::Code(255);
-/// The same if the command line was not understood, as git has it.
+/// The exit code if the command line was not understood, as git has it.
 pub(crate) const MISUSED: Exit = Exit::Code(129);
 /// Conflicts, however many: a script tells them from errors without counting.
 const CONFLICT: Exit = Exit::Code(1);
@@ -144,7 +144,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// Whole or not at all: a merge driver's file is somebody's work.
+/// Writes the result whole or not at all: the file of a merge driver is somebody's work.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let failed = |cause: std::io::Error| {
         Error::new(

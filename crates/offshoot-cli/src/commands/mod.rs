@@ -84,8 +84,8 @@ impl Context<'_> {
         }
     }
 
-    /// Tells whoever stands in a directory that was just removed: every further command there
-    /// fails in words that explain nothing.
+    /// Notes that the current directory was just removed: every further command there fails in
+    /// words that explain nothing.
     fn note_gone(&mut self) {
         self.output
             .note("your shell stands in a directory that is gone; leave it with: cd");

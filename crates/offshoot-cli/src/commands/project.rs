@@ -12,8 +12,8 @@ use offshoot_engine::{
 use super::clone::Cloned;
 use super::workspace::fields;
 use super::{Context, clone, files, snapshots};
-use crate::args::DiffForm;
 use crate::bytes;
+use crate::file_args::DiffForm;
 use crate::output::{
     Align, CommandResult, Exit, Failure, count, local, printable, short, shown, size, when,
 };
@@ -21,7 +21,7 @@ use crate::progress::Steps;
 use crate::project_args::{ProjectCommand, ProjectCreate};
 use offshoot_wire as wire;
 
-/// So many paths that were left out are named; `--json` names all.
+/// The most paths left out that are named; `--json` names all.
 const MOST_NOTES: usize = 20;
 
 /// Runs one of them.

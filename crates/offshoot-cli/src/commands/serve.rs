@@ -3,9 +3,9 @@
 use offshoot_server::{Server, serve};
 
 use super::Context;
-use crate::args::Serve;
 use crate::log::Log;
 use crate::output::{CommandResult, Exit, Failure, Output};
+use crate::server_args::Serve;
 
 pub(super) fn run(cx: &mut Context<'_>, args: &Serve) -> CommandResult {
     let mut options = cx.settings.server.options(args)?;
@@ -24,7 +24,7 @@ pub(super) fn run(cx: &mut Context<'_>, args: &Serve) -> CommandResult {
     let (json, output) = (cx.output.json(), &mut *cx.output);
     serve(cx.engine.clone(), options, |server| {
         match tell(server, json, output) {
-            // Whoever does not hear where it is may know it all the same.
+            // The server runs although its address could not be written: clients may know it.
             Err(Failure::Output(cause)) => {
                 output.note(format_args!("stdout cannot be written: {cause}"));
                 Ok(())

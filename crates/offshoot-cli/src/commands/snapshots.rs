@@ -8,8 +8,8 @@ use offshoot_core::{
 use offshoot_engine::{BaseMoved, Engine, Point, Snapshot, TooLarge, history_as_json};
 
 use super::Context;
-use crate::args::{Diff, DiffForm};
 use crate::bytes;
+use crate::file_args::{Diff, DiffForm};
 use crate::output::{
     Align, Color, CommandResult, Exit, Output, count, printable, short, shown, size, when,
 };

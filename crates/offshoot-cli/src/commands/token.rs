@@ -5,9 +5,9 @@ use std::time::Duration;
 use offshoot_wire as wire;
 
 use super::Context;
-use crate::args::TokenCommand;
 use crate::bytes;
 use crate::output::{Align, CommandResult, Exit, printable, when};
+use crate::server_args::TokenCommand;
 
 pub(super) fn run(cx: &mut Context<'_>, command: &TokenCommand) -> CommandResult {
     match command {

@@ -143,15 +143,15 @@ fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResul
     Ok(Exit::Done)
 }
 
-/// The forks of the projects that a list shows forks of, in the order of their ids. They are told as
-/// recorded, like the other columns: `forks` looks at the directories first.
+/// The forks of the projects that a list shows forks of, in the order of their ids. They are shown
+/// as recorded, like the other columns: `forks` syncs the directories first.
 fn forks_beside(
     cx: &Context<'_>,
     workspaces: &[Workspace],
 ) -> offshoot_core::Result<Vec<ForkOverview>> {
     let mut projects = BTreeSet::new();
     for workspace in workspaces {
-        // Whoever closes it meanwhile leaves it in the list, as a workspace like any other.
+        // A fork that is closed meanwhile stays in the list, as a workspace like any other.
         if let Ok(Some(fork)) = cx.engine.forks.fork_of(&workspace.id) {
             projects.insert(fork.project);
         }
@@ -187,7 +187,7 @@ fn head(workspace: &Workspace) -> String {
 }
 
 fn show(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    // The other forks are told as recorded: `forks` looks at all of their directories.
+    // The other forks are shown as recorded: `forks` syncs all of their directories.
     let overview = cx.engine.merges.overview_beside(id, &cx.cause)?;
     let workspace = cx.engine.workspaces.workspace(id)?;
     if cx.output.json() {

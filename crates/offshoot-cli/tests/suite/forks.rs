@@ -197,7 +197,7 @@ fn the_snapshot_of_a_merge_is_called_as_asked() {
 
 /// Every further command in such a directory fails in words that explain nothing.
 #[test]
-fn whoever_stands_in_a_directory_that_is_removed_is_told() {
+fn a_user_in_a_directory_that_is_removed_is_told() {
     let place = with_project();
     let told = "your shell stands in a directory that is gone; leave it with: cd\n";
     for (agent, args) in [

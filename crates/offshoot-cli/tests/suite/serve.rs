@@ -280,7 +280,7 @@ fn a_log_that_cannot_be_written_costs_no_answer() {
 }
 
 #[test]
-fn commands_do_their_work_whoever_reads_what_they_say() {
+fn commands_do_their_work_even_if_nobody_reads_their_output() {
     let data = tempfile::tempdir().unwrap();
     let full = || {
         Stdio::from(

@@ -295,7 +295,7 @@ fn completions_for_every_shell() {
         let ran = place.done(&["completions", shell]);
         assert!(ran.stdout.contains("snapshots"), "{shell}");
     }
-    // A script is longer than a pipe holds: whoever reads only its head must not see a panic.
+    // A script is longer than a pipe holds: a reader of its head alone must not see a panic.
     let mut child = place
         .command(&["completions", "bash"])
         .stdout(std::process::Stdio::piped())

@@ -1,8 +1,8 @@
 //! The tree of agents under `root`.
 //!
-//! A direct child of root owns a workspace under its own name; every descendant works in that of its
-//! nearest ancestor. Whoever is given a fork works in it, wherever it stands. Agents that ended stay
-//! in the tree for those below them.
+//! A direct child of root owns a workspace under its own name; every descendant works in that of
+//! its nearest ancestor. An agent that is given a fork works in it, wherever the agent stands in
+//! the tree. Agents that ended stay in the tree for those below them.
 
 use std::collections::HashSet;
 
@@ -48,9 +48,9 @@ pub struct Agent {
 }
 
 impl AccessControl {
-    /// Lets an agent come into being below another one, or below `root`. A direct child of root
-    /// gets a workspace under its own name: a fork if a project is named, else an empty one. Without
-    /// a priority it has that of the agent above it, or none.
+    /// Creates an agent below another one, or below `root`. A direct child of root gets a workspace
+    /// under its own name: a fork if a project is named, else an empty one. Without a priority it
+    /// has that of the agent above it, or none.
     pub fn spawn(
         &self,
         parent: &str,
@@ -62,8 +62,9 @@ impl AccessControl {
         self.spawn_named(None, parent, role, project, priority, cause)
     }
 
-    /// The same under a name that the caller chooses, such as the one that the agent has in another
-    /// program. It must be new: no agent, ended ones included, and no workspace may have it.
+    /// Like [`spawn`](Self::spawn), under a name that the caller chooses, such as the one that the
+    /// agent has in another program. It must be new: no agent, ended ones included, and no
+    /// workspace may have it.
     pub fn spawn_named(
         &self,
         id: Option<&AgentId>,
@@ -76,7 +77,8 @@ impl AccessControl {
         self.spawn_noting(id, parent, role, project, priority, None, cause)
     }
 
-    /// The same with where it is noted, in the transaction that makes the agent and its workspace.
+    /// Like [`spawn_named`](Self::spawn_named); `noting` records the idempotency key in the
+    /// transaction that makes the agent and its workspace.
     #[expect(
         clippy::too_many_arguments,
         reason = "those of `spawn_named` and one more"
@@ -366,7 +368,7 @@ fn chain_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Vec<AgentRow>> {
     let mut seen = HashSet::new();
     let mut at = Some(row.clone());
     while let Some(row) = at {
-        // A tree has no rings, but a damaged store must not keep us for ever.
+        // A tree has no cycles, but a damaged store must not make this an endless loop.
         if !seen.insert(row.id.clone()) {
             break;
         }

@@ -1,6 +1,6 @@
 //! Agents on behalf of a principal.
 //!
-//! An admin has the whole tree, whoever has a project the agents that work, or worked last, in its
+//! An admin has the whole tree, a token of a project the agents that work, or worked last, in its
 //! forks, and an agent itself and those below it.
 
 use offshoot_core::{AgentId, ErrorCode, ProjectId, Result};
@@ -31,10 +31,10 @@ impl Access {
         }
     }
 
-    /// See [`AccessControl::spawn_named`](crate::AccessControl::spawn_named). Below root it takes an admin, or whoever has the project,
-    /// and so does a priority: an agent does not make its own work weigh more. So does a name, for a
-    /// name that is taken tells of another agent. Without a parent an agent of the tree means
-    /// itself, and everybody else root.
+    /// See [`AccessControl::spawn_named`](crate::AccessControl::spawn_named). Below root it takes
+    /// an admin or a token of the project, and so does a priority: an agent does not make its own
+    /// work weigh more. So does a name, for a name that is taken tells of another agent. Without a
+    /// parent an agent of the tree means itself, and everybody else root.
     pub fn spawn(
         &self,
         id: Option<&AgentId>,
@@ -83,10 +83,10 @@ impl Access {
         let scope = Scope {
             kind: PrincipalKind::Agent,
             reach: Reach::Agent(id.clone()),
-            // Nobody gives more than they have.
+            // A new token allows no more than this principal may do.
             allow: self.principal.scope.allow.clone(),
         };
-        // Nor for longer.
+        // And it ends no later.
         let end = self.principal.expires_at;
         self.rooms.issue_token_until(&scope, None, end, &self.cause)
     }

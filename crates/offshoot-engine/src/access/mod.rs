@@ -9,12 +9,16 @@ mod acting;
 pub(crate) mod agent_tree;
 mod agents;
 mod cloning;
+mod files;
+mod forks;
+mod merges;
 pub(crate) mod once;
 mod projects;
 mod reach;
 mod reviews;
 mod sessions;
 pub(crate) mod tokens;
+mod workspaces;
 
 use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -76,7 +80,7 @@ impl AccessControl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrincipalKind {
-    /// Whoever runs this Offshoot.
+    /// The person who runs this Offshoot.
     Admin,
     /// A person.
     User,
@@ -177,7 +181,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// All there is.
+    /// The scope of everything.
     pub fn everything(kind: PrincipalKind) -> Self {
         Scope {
             kind,
@@ -194,7 +198,7 @@ pub struct Principal {
     pub operator: Operator,
     /// What they may do.
     pub scope: Scope,
-    /// The token that says so; none for whoever owns the data directory.
+    /// The token that says so; none for the owner of the data directory.
     pub token: Option<String>,
     /// When the token ends.
     pub expires_at: Option<Timestamp>,
@@ -204,7 +208,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Whoever owns the data directory, at the command line.
+    /// The owner of the data directory, at the command line.
     pub fn owner(operator: Operator) -> Self {
         Principal {
             operator,
@@ -220,7 +224,7 @@ impl Principal {
         self.decide(operation, path, |rule| rule.pattern.matches(path))
     }
 
-    /// The same for a path with everything below it.
+    /// Whether the rules allow this with a path and everything below it.
     pub fn allows_all_below(&self, operation: Operation, path: &RelPath) -> Result<()> {
         self.decide(operation, path, |rule| rule.pattern.matches_all_below(path))
     }
@@ -304,7 +308,7 @@ impl Scope {
         Self::and_home_from_stored(text).map(|(scope, _)| scope)
     }
 
-    /// The same with what the token is bound to.
+    /// Like [`from_stored`](Self::from_stored), with what the token is bound to.
     pub(crate) fn and_home_from_stored(text: &str) -> Result<(Self, Option<ParentProject>)> {
         let broken = || Error::internal("the scope of a token is wrong");
         let stored: StoredScope = formats::parse_text(text)?;

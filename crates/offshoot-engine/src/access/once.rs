@@ -1,4 +1,5 @@
-//! Requests that may be repeated, on behalf of a principal: a key is one of its own.
+//! Idempotency keys on behalf of a principal: a repeated request makes nothing twice. Keys of two
+//! principals are never the same.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +19,16 @@ use crate::workspace::files::Written;
 
 impl Access {
     /// Makes `count` things once for each key that this principal gives; without a key each time.
-    /// Returns them, and whether this call made one. `find` gets what a request before made and is
-    /// still there, `make` what there is so far; the access that it gets notes what it makes. A key
-    /// that came with another request of the kind is refused.
+    /// Returns them, and whether this call made one. `find` gets what an earlier request made and
+    /// is still there, `make` what there is so far; the access that `make` gets records what it
+    /// makes under the key. A key that came with another request of the kind is refused.
     pub fn once<T>(
         &self,
         kind: &str,
         key: Option<&[u8]>,
         request: &impl Serialize,
         count: usize,
-        find: impl Fn(&Made) -> Result<T>,
+        find: impl Fn(&EarlierResult) -> Result<T>,
         mut make: impl FnMut(&Access, &[T]) -> Result<T>,
     ) -> Result<(Vec<T>, bool)> {
         let Some(key) = key else {
@@ -59,8 +60,9 @@ impl Access {
         })
     }
 
-    /// Calls `make` with what notes the row that it makes, if it is to be noted.
-    pub(super) fn noted<T>(
+    /// Calls `make` with a function that records the new row under the idempotency key, if the
+    /// request has one.
+    pub(super) fn recording_key<T>(
         &self,
         make: impl FnOnce(Option<ExtraWrite<'_>>) -> Result<T>,
     ) -> Result<T> {
@@ -76,14 +78,14 @@ impl Access {
 
 impl AccessControl {
     /// Makes `count` things, each once for a key. Returns them, and whether this call made one.
-    /// `find` gets what a request before made, `make` what there is so far and where to note the
-    /// next. Two calls with the same key wait for each other, in all processes. A key that came with
-    /// another request is refused: its answer would be to something else.
+    /// `find` gets what an earlier request made, `make` what there is so far and where to record
+    /// the next. Two calls with the same key wait for each other, in all processes. A key that came
+    /// with another request is refused: its answer would be to something else.
     pub(crate) fn once<T>(
         &self,
         request: &KeyedRequest,
         count: usize,
-        find: impl Fn(&Made) -> Result<T>,
+        find: impl Fn(&EarlierResult) -> Result<T>,
         mut make: impl FnMut(IdempotencyRecord, &[T]) -> Result<T>,
     ) -> Result<(Vec<T>, bool)> {
         // Requests with other keys do not wait for this one.
@@ -99,7 +101,7 @@ impl AccessControl {
             .with_hint("repeat it later with the same key"),
             _ => error,
         })?;
-        let noted = self.noted(request)?;
+        let noted = self.earlier_results(request)?;
         let at = self.context.now();
         let (mut things, mut made_one) = (Vec::with_capacity(count), false);
         for number in 0..count as i64 {
@@ -123,8 +125,11 @@ impl AccessControl {
         Ok((things, made_one))
     }
 
-    /// What a request before made and is still there, by its number.
-    pub(crate) fn noted(&self, request: &KeyedRequest) -> Result<BTreeMap<i64, Made>> {
+    /// What an earlier request made and is still there, by its number.
+    pub(crate) fn earlier_results(
+        &self,
+        request: &KeyedRequest,
+    ) -> Result<BTreeMap<i64, EarlierResult>> {
         let Some(row) = self.store().read(|tx| tx.request(&request.key))? else {
             return Ok(BTreeMap::new());
         };
@@ -148,11 +153,11 @@ impl AccessControl {
         Ok(there)
     }
 
-    pub(crate) fn still_there(&self, made: &MadeRow) -> Result<Option<Made>> {
+    pub(crate) fn still_there(&self, made: &MadeRow) -> Result<Option<EarlierResult>> {
         if let Some(agent) = &made.agent {
             let row = self.store().read(|tx| tx.agent(agent))?;
             let is_there = row.is_some_and(|row| row.ended_at.is_none());
-            return Ok(is_there.then(|| Made::Agent(agent.clone())));
+            return Ok(is_there.then(|| EarlierResult::Agent(agent.clone())));
         }
         let Some(key) = made.workspace else {
             return Ok(None);
@@ -165,14 +170,16 @@ impl AccessControl {
             (Some(number), _) => {
                 let line = self.store().read(|tx| line_numbered(tx, &row, number))?;
                 let written = line.map(|line| self.written_then(&line)).transpose()?;
-                Ok(written.map(Made::File))
+                Ok(written.map(EarlierResult::File))
             }
-            (None, WorkspaceKind::Project) => Ok(Some(Made::Project(row.id.as_str().parse()?))),
-            (None, _) => Ok(Some(Made::Workspace(row.id))),
+            (None, WorkspaceKind::Project) => {
+                Ok(Some(EarlierResult::Project(row.id.as_str().parse()?)))
+            }
+            (None, _) => Ok(Some(EarlierResult::Workspace(row.id))),
         }
     }
 
-    /// What the writer of a file was told, from its line of history.
+    /// The answer that the writer of a file got, from its line of history.
     pub(crate) fn written_then(&self, row: &HistoryRow) -> Result<Written> {
         let line = &row.line;
         let id = line.after;
@@ -192,9 +199,9 @@ impl AccessControl {
     }
 }
 
-/// What a request before made, and what is still there.
+/// Something that an earlier request with the same key made and that is still there.
 #[derive(Clone, Debug)]
-pub enum Made {
+pub enum EarlierResult {
     /// A workspace.
     Workspace(WorkspaceId),
     /// A project.
@@ -205,41 +212,41 @@ pub enum Made {
     File(Written),
 }
 
-impl Made {
+impl EarlierResult {
     /// The workspace that it is.
     pub fn workspace(&self) -> Result<&WorkspaceId> {
         match self {
-            Made::Workspace(id) => Ok(id),
-            _ => Err(noted_as_another()),
+            EarlierResult::Workspace(id) => Ok(id),
+            _ => Err(key_of_another_request()),
         }
     }
 
     /// The project that it is.
     pub fn project(&self) -> Result<&ProjectId> {
         match self {
-            Made::Project(id) => Ok(id),
-            _ => Err(noted_as_another()),
+            EarlierResult::Project(id) => Ok(id),
+            _ => Err(key_of_another_request()),
         }
     }
 
     /// The agent that it is.
     pub fn agent(&self) -> Result<&AgentId> {
         match self {
-            Made::Agent(id) => Ok(id),
-            _ => Err(noted_as_another()),
+            EarlierResult::Agent(id) => Ok(id),
+            _ => Err(key_of_another_request()),
         }
     }
 
     /// The file that it is.
     pub fn file(&self) -> Result<&Written> {
         match self {
-            Made::File(written) => Ok(written),
-            _ => Err(noted_as_another()),
+            EarlierResult::File(written) => Ok(written),
+            _ => Err(key_of_another_request()),
         }
     }
 }
 
-pub(crate) fn noted_as_another() -> Error {
+pub(crate) fn key_of_another_request() -> Error {
     Error::internal("a request has a note of another kind of thing")
 }
 
@@ -296,7 +303,7 @@ mod tests {
     }
 
     fn ask(engine: &Engine, request: &KeyedRequest) -> Result<(Vec<String>, bool)> {
-        let find = |made: &Made| made.workspace().map(ToString::to_string);
+        let find = |made: &EarlierResult| made.workspace().map(ToString::to_string);
         engine.access.once(request, 1, find, |noting, _| {
             let also = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.write_for_row(tx, row);
             let (layout, quota) = (Default::default(), Default::default());
@@ -340,7 +347,7 @@ mod tests {
         let (others, made) = ask(&engine, &request(b"a", 2)).unwrap();
         assert!(made && others != names);
         assert_eq!(ask(&engine, &request(b"a", 2)).unwrap(), (others, false));
-        // Whoever notes something takes old notes along, and a clean-up takes all.
+        // Each new note removes some old ones, and a clean-up removes all of them.
         let old: Vec<_> = (0..PRUNED_PER_WRITE as u8 + 3)
             .map(|n| request(&[n], 3))
             .collect();

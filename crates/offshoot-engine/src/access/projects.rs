@@ -1,23 +1,15 @@
-//! Projects, forks, merges and reviews on behalf of a principal.
+//! Projects on behalf of a principal: their files, versions, imports, and blame.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use offshoot_core::{
-    AgentId, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result, WorkspaceId,
+    Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result, WorkspaceId,
 };
-use offshoot_store::ReadTx;
 
 use super::{Access, Operation, Reach};
-use crate::access::agent_tree::workspace_reached;
-use crate::content::state::StateEdits;
-use crate::merge::log::no_merge;
-use crate::merge::protect::needs_owner;
-use crate::merge::review_row::no_review;
 use crate::{
-    BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
-    ForkOptions, ImportOptions, Imported, LandsIn, MergeReceipt, MergeSettings, OpenFile, Project,
-    ProjectDifference, ProjectEntry, ProjectImport, ProjectSynced, Resolution, Resolved, Review,
-    Snapshot, Updated, WriteOptions,
+    BlameLine, BlameTarget, Content, DirNode, FileVersion, ImportOptions, Imported, OpenFile,
+    Project, ProjectDifference, ProjectEntry, ProjectImport, ProjectSynced, Snapshot, WriteOptions,
 };
 
 /// Where on the host a project comes from.
@@ -55,7 +47,7 @@ impl Access {
     /// See [`Projects::create_project`](crate::Projects::create_project).
     pub fn create_project(&self, id: &ProjectId) -> Result<Project> {
         self.principal.check_everything()?;
-        self.noted(|also| {
+        self.recording_key(|also| {
             self.rooms
                 .projects
                 .create_project_and(id, also, &self.cause)
@@ -71,7 +63,7 @@ impl Access {
             || (from.join("HEAD").is_file() && from.join("objects").is_dir());
         if !is_git || source.files || source.options.ignore_rules {
             let options = &source.options;
-            return self.noted(|also| {
+            return self.recording_key(|also| {
                 self.rooms.projects.import_dir_and(
                     id,
                     from,
@@ -88,7 +80,7 @@ impl Access {
                     .with_hint("leave `label` out, or import the files alone with `files`"),
             );
         }
-        self.noted(|also| {
+        self.recording_key(|also| {
             self.rooms
                 .projects
                 .import_git_and(id, from, &mut |_| {}, also, &self.cause)
@@ -232,11 +224,11 @@ impl Access {
         self.principal.allows(Operation::Read, path)?;
         self.rooms
             .history
-            .blame(BlameOf::Project(id), at, path, &self.cause)
+            .blame(BlameTarget::Project(id), at, path, &self.cause)
     }
 
-    /// See [`History::blame`](crate::History::blame), of a workspace. Whoever sees one workspace alone does not
-    /// learn the names of others who wrote what it began with.
+    /// See [`History::blame`](crate::History::blame), of a workspace. A principal that sees one
+    /// workspace alone does not learn the names of others who wrote what it began with.
     pub fn blame_workspace(
         &self,
         id: &WorkspaceId,
@@ -245,10 +237,10 @@ impl Access {
     ) -> Result<Vec<BlameLine>> {
         self.check_reach(id)?;
         self.principal.allows(Operation::Read, path)?;
-        let mut lines = self
-            .rooms
-            .history
-            .blame(BlameOf::Workspace(id), at, path, &self.cause)?;
+        let mut lines =
+            self.rooms
+                .history
+                .blame(BlameTarget::Workspace(id), at, path, &self.cause)?;
         if self.sees_one_workspace() {
             for line in &mut lines {
                 self.hide_others(&mut line.operator, &mut line.agent, &mut line.message_id);
@@ -288,348 +280,4 @@ impl Access {
             false => self.rooms.projects.begin_unprotected_import(id),
         }
     }
-
-    /// See [`Forks::list_forks`](crate::Forks::list_forks).
-    pub fn forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
-        self.forks_page(project, None, 0)
-    }
-
-    /// See [`Forks::forks_page`](crate::Forks::forks_page).
-    pub fn forks_page(
-        &self,
-        project: &ProjectId,
-        after: Option<&WorkspaceId>,
-        limit: usize,
-    ) -> Result<Vec<Fork>> {
-        self.check_project(project)?;
-        self.rooms.forks.forks_page(project, after, limit)
-    }
-
-    /// A fork of a project, as it is now.
-    pub fn fork_named(&self, id: &WorkspaceId) -> Result<Fork> {
-        self.check_reach(id)?;
-        let fork = self.rooms.forks.fork_of(id)?;
-        fork.ok_or_else(|| Error::invalid(format!("`{id}` is no fork")))
-    }
-
-    /// Forks a project. The path comes with it for whoever may know it; for others the directory
-    /// is made when it is needed.
-    pub fn fork(
-        &self,
-        project: &ProjectId,
-        options: &ForkOptions,
-    ) -> Result<(Fork, Option<PathBuf>)> {
-        self.check_whole_project(Operation::Write, project)?;
-        if let (Reach::Project(_), Some(at)) = (&self.principal.scope.reach, &options.at) {
-            self.rooms.check_fork_point(project, at)?;
-        }
-        // Whoever has a project neither moves the agents of another one into its forks nor learns
-        // what they weigh.
-        let out_of_reach = |agent: &AgentId| self.agent(agent).is_err();
-        let is_of_others = options.agent.as_ref().is_some_and(out_of_reach);
-        let options = &ForkOptions {
-            leave_agent: options.leave_agent || is_of_others,
-            priority: options.priority.or(is_of_others.then_some(0)),
-            ..options.clone()
-        };
-        if self.sees_host_paths() {
-            let (fork, path) = self.noted(|also| {
-                self.rooms
-                    .forks
-                    .fork_out_and(project, options, also, &self.cause)
-            })?;
-            return Ok((fork, Some(path)));
-        }
-        let fork = self.noted(|also| {
-            self.rooms
-                .forks
-                .fork_and(project, options, also, &self.cause)
-        })?;
-        Ok((fork, None))
-    }
-
-    /// Whether this principal has a project, or all of them, to fork.
-    pub fn may_fork(&self) -> bool {
-        let root = RelPath::root();
-        !self.sees_one_workspace()
-            && self
-                .principal
-                .allows_all_below(Operation::Write, &root)
-                .is_ok()
-    }
-
-    /// The path of the fork that an agent has of a project; without an agent that of the only fork.
-    pub fn path_of_fork(&self, project: &ProjectId, agent: Option<&AgentId>) -> Result<PathBuf> {
-        self.check_project(project)?;
-        self.check_owner()?;
-        let forks = self.rooms.forks.list_forks(project)?;
-        let found = match (agent, &forks[..]) {
-            (Some(agent), forks) => {
-                let reached = |tx: &dyn ReadTx| workspace_reached(tx, agent);
-                let own = self.rooms.store().read(reached)?;
-                let named = forks.iter().find(|fork| fork.agent.as_ref() == Some(agent));
-                named.or_else(|| {
-                    let mut forks = forks.iter();
-                    forks.find(|fork| Some(&fork.workspace.id) == own.as_ref())
-                })
-            }
-            (None, [only]) => Some(only),
-            (None, []) => None,
-            (None, several) => return Err(several_forks(project, several)),
-        };
-        let fork = found.ok_or_else(|| {
-            let message = match agent {
-                Some(agent) => {
-                    format!("the agent `{agent}` has no fork of the project `{project}`")
-                }
-                None => format!("the project `{project}` has no fork"),
-            };
-            Error::new(ErrorCode::WorkspaceNotAssigned, message)
-                .with_hint("fork the project for an agent first")
-        })?;
-        self.rooms.workspaces.hand_out_path(&fork.workspace.id)
-    }
-
-    /// See [`Merges::update`](crate::Merges::update).
-    pub fn update(&self, id: &WorkspaceId, dry_run: bool) -> Result<Updated> {
-        self.check_all_below(Operation::Restore, id, &RelPath::root())?;
-        self.rooms.merges.update(id, dry_run, &self.cause)
-    }
-
-    /// See [`Merges::complete`](crate::Merges::complete) and [`Merges::plan_completion`](crate::Merges::plan_completion).
-    pub fn complete(
-        &self,
-        id: &WorkspaceId,
-        options: &CompleteOptions,
-        dry_run: bool,
-    ) -> Result<Completed> {
-        self.check_completes(id)?;
-        for operation in [Operation::Snapshot, Operation::Write] {
-            self.principal
-                .allows_all_below(operation, &RelPath::root())?;
-        }
-        let mut completed = match dry_run {
-            true => self
-                .rooms
-                .merges
-                .plan_completion(id, options, &self.cause)?,
-            false => self.rooms.merges.complete(id, options, &self.cause)?,
-        };
-        if self.sees_one_workspace() {
-            for decided in &mut completed.decided {
-                decided.lost_by = None;
-                decided.lost_message_id = None;
-                decided.ours_by = None;
-                decided.ours_message_id = None;
-            }
-        }
-        Ok(completed)
-    }
-
-    /// Whether a conflict of a merge still waits: the receipt of an old merge also lists those that
-    /// were decided since.
-    pub fn still_waits(&self, completed: &Completed) -> Result<bool> {
-        for conflict in &completed.conflicts {
-            let Some(id) = &conflict.review_id else {
-                return Ok(true);
-            };
-            if self.rooms.merges.review(id)?.state != "resolved" {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The workspace that a completion means which names none: the one that the credential stands
-    /// for, also when it was merged before.
-    pub fn workspace_to_complete(&self) -> Result<WorkspaceId> {
-        match &self.principal.scope.reach {
-            Reach::Agent(agent) => self.workspace_of_agent(&agent.clone()),
-            _ => self.own_workspace(),
-        }
-    }
-
-    /// The workspace that an agent completes, for routes that name the agent instead.
-    pub fn workspace_of_agent(&self, agent: &AgentId) -> Result<WorkspaceId> {
-        let none = || {
-            Error::new(
-                ErrorCode::WorkspaceNotAssigned,
-                format!("the agent `{agent}` has no workspace"),
-            )
-        };
-        let mut meant = vec![self.rooms.completed_by_agent(agent)?];
-        if let Reach::Project(_) = self.principal.scope.reach {
-            // A fork may have the name of an agent of another project.
-            meant.push(Some(agent.as_str().parse()?));
-        }
-        for id in meant.into_iter().flatten() {
-            let reached = self
-                .check_completes(&id)
-                .and_then(|()| self.rooms.knows(&id));
-            match reached {
-                Ok(true) => return Ok(id),
-                Ok(false) => {}
-                Err(error) if error.code() == ErrorCode::WorkspaceNotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(none())
-    }
-
-    /// See [`Merges::list_merges`](crate::Merges::list_merges).
-    pub fn merges(
-        &self,
-        project: &ProjectId,
-        before: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<MergeReceipt>> {
-        self.check_whole_project(Operation::Read, project)?;
-        self.rooms.merges.list_merges(project, before, limit)
-    }
-
-    /// See [`Merges::receipt`](crate::Merges::receipt).
-    pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
-        self.check_not_alone(no_merge(id))?;
-        let found = self.rooms.merges.receipt(id)?;
-        self.check_part_of(&found.completed.project, no_merge(id))?;
-        Ok(found)
-    }
-
-    /// See [`Merges::undo_merge`](crate::Merges::undo_merge). Returns the name of the project too.
-    pub fn undo_merge(&self, id: &str) -> Result<(String, Snapshot)> {
-        let project = self.merge(id)?.completed.project;
-        self.principal
-            .allows_all_below(Operation::Write, &RelPath::root())?;
-        let name = project.parse()?;
-        let allowed = |edits: &StateEdits| self.refuse_protected(&name, edits);
-        let snapshot = self.rooms.merges.undo_merge_if(id, allowed, &self.cause)?;
-        Ok((project, snapshot))
-    }
-
-    /// Refuses edits of protected paths by those who may not change them.
-    fn refuse_protected(&self, project: &ProjectId, edits: &StateEdits) -> Result<()> {
-        match self.may_change_protected() {
-            true => Ok(()),
-            false => self.rooms.projects.refuse_protected(project, edits.keys()),
-        }
-    }
-
-    /// See [`Merges::reviews`](crate::Merges::reviews), of one project.
-    pub fn reviews(
-        &self,
-        project: &ProjectId,
-        all: bool,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Review>> {
-        self.check_whole_project(Operation::Read, project)?;
-        self.rooms.merges.reviews_after(project, all, after, limit)
-    }
-
-    /// See [`Merges::review`](crate::Merges::review). Whoever sees one workspace alone sees what an update of it
-    /// left to decide, and not who is on the other side.
-    pub fn review(&self, id: &str) -> Result<Review> {
-        let mut found = self.rooms.merges.review(id)?;
-        if !self.sees_one_workspace() {
-            self.check_part_of(&found.project, no_review(id))?;
-            return Ok(found);
-        }
-        let own = found.lands_in == LandsIn::Workspace
-            && self.check_reach(&found.workspace.parse()?).is_ok();
-        if !own {
-            return Err(no_review(id));
-        }
-        self.principal
-            .allows_all_below(Operation::Read, &RelPath::root())?;
-        found.ours_by = None;
-        Ok(found)
-    }
-
-    /// See [`Merges::propose`](crate::Merges::propose).
-    pub fn propose(&self, id: &str, content: Content<'_>, note: Option<&str>) -> Result<Review> {
-        self.review(id)?;
-        self.principal
-            .allows_all_below(Operation::Write, &RelPath::root())?;
-        self.rooms.merges.propose(id, content, note, &self.cause)?;
-        self.review(id)
-    }
-
-    /// See [`Merges::resolve`](crate::Merges::resolve).
-    pub fn resolve(&self, id: &str, how: Resolution<'_>) -> Result<Resolved> {
-        self.review(id)?;
-        self.principal
-            .allows_all_below(Operation::Write, &RelPath::root())?;
-        if !self.may_change_protected() && self.rooms.merges.is_protected_review(id)? {
-            return Err(needs_owner(id));
-        }
-        let over_protected = self.may_change_protected();
-        let mut resolved = self
-            .rooms
-            .merges
-            .resolve_as(id, how, over_protected, &self.cause)?;
-        resolved.review = self.review(id)?;
-        Ok(resolved)
-    }
-
-    /// Whoever sees one workspace alone sees no merges and reviews, not even whether they are there.
-    fn check_not_alone(&self, error: Error) -> Result<()> {
-        match self.sees_one_workspace() {
-            true => Err(error),
-            false => Ok(()),
-        }
-    }
-
-    fn check_part_of(&self, project: &str, error: Error) -> Result<()> {
-        match self.check_project(&project.parse()?) {
-            Ok(()) => self
-                .principal
-                .allows_all_below(Operation::Read, &RelPath::root()),
-            Err(_) => Err(error),
-        }
-    }
-
-    /// See [`Projects::merge_settings`](crate::Projects::merge_settings).
-    pub fn merge_settings(&self, project: &ProjectId) -> Result<MergeSettings> {
-        self.check_project(project)?;
-        self.rooms.projects.merge_settings(project)
-    }
-
-    /// See [`Projects::set_merge_settings`](crate::Projects::set_merge_settings).
-    pub fn set_merge_settings(&self, project: &ProjectId, settings: &MergeSettings) -> Result<()> {
-        self.check_whole_project(Operation::Write, project)?;
-        let allowed = |known: &MergeSettings| {
-            if settings.protect == known.protect || self.may_change_protected() {
-                return Ok(());
-            }
-            Err(Error::new(
-                ErrorCode::PermissionDenied,
-                "what is protected in a project is for its owner to say",
-            )
-            .with_hint("leave `protect` out, or use an admin token"))
-        };
-        self.rooms
-            .projects
-            .set_merge_settings_if(project, settings, allowed, &self.cause)
-    }
-
-    /// Whether protected paths, and what is protected, may be changed: by the owner and by admins.
-    /// A token of a project or of an agent may not, or an agent that got one could let its own
-    /// changes through.
-    pub(super) fn may_change_protected(&self) -> bool {
-        self.principal.check_everything().is_ok()
-    }
-}
-
-/// So many forks are named where one was meant.
-const MOST_NAMED: usize = 10;
-
-fn several_forks(project: &ProjectId, forks: &[Fork]) -> Error {
-    let names = forks.iter().map(|fork| fork.workspace.id.as_str());
-    let names: Vec<&str> = names.take(MOST_NAMED).collect();
-    Error::invalid(format!(
-        "the project `{project}` has {} forks, and the request names none",
-        forks.len()
-    ))
-    .with_hint(format!("give `agent_id`, such as {}", names.join(", ")))
-    .with_details(serde_json::json!({ "workspaces": names }))
 }

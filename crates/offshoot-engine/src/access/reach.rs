@@ -117,8 +117,8 @@ impl Access {
     }
 
     /// What the share of a server is counted by: the workspace, open or closed, that the credential
-    /// stands for, and a name for whoever holds it. Whatever an agent spawns takes of the share of
-    /// the agent below root that it belongs to.
+    /// stands for, and a name for its holder. Whatever an agent spawns takes of the share of the
+    /// agent below root that it belongs to.
     pub fn share(&self) -> Result<(String, Option<WorkspaceId>)> {
         let token = self.principal.token.clone().unwrap_or_default();
         match &self.principal.scope.reach {
@@ -147,8 +147,8 @@ impl Access {
         Err(no_workspace(id))
     }
 
-    /// The same for completing it: an agent reaches the receipt of its own workspace also when it
-    /// works elsewhere by now.
+    /// Whether this principal may complete the workspace: an agent reaches the receipt of its own
+    /// workspace also when it works elsewhere by now.
     pub(super) fn check_completes(&self, id: &WorkspaceId) -> Result<()> {
         if let Reach::Agent(agent) = &self.principal.scope.reach
             && self.rooms.completed_by_agent(agent)?.as_ref() == Some(id)
@@ -168,14 +168,14 @@ impl Access {
         }
     }
 
-    /// The same, for what concerns a project as a whole: tokens that are limited to some paths may
-    /// not.
+    /// Whether this may be done with the project as a whole: tokens that are limited to some paths
+    /// may not.
     pub(super) fn check_whole_project(&self, operation: Operation, id: &ProjectId) -> Result<()> {
         self.check_project(id)?;
         self.principal.allows_all_below(operation, &RelPath::root())
     }
 
-    /// Refuses everyone but admins and whoever has a project without limits.
+    /// Refuses all but admins and unlimited tokens of a project.
     pub(super) fn check_owner(&self) -> Result<()> {
         match &self.principal.scope.reach {
             Reach::Project(_) if !self.principal.is_limited() => Ok(()),
@@ -194,7 +194,7 @@ impl Access {
         matches!(reach, Reach::Agent(_) | Reach::Workspace(_))
     }
 
-    /// What the principal reaches at this moment, for whoever has many events to choose from.
+    /// What the principal reaches at this moment, to filter many events.
     pub fn view(&self) -> Result<View> {
         let reached = match &self.principal.scope.reach {
             Reach::Everything => Reached::Everything,

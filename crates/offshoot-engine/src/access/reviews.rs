@@ -19,8 +19,8 @@ pub struct Overview {
 }
 
 impl Access {
-    /// See [`Merges::find_reviews`](crate::Merges::find_reviews); what is out of reach is left out. Whoever sees one
-    /// workspace alone sees what updates of it left to decide.
+    /// See [`Merges::find_reviews`](crate::Merges::find_reviews); what is out of reach is left out.
+    /// A principal that sees one workspace alone sees what updates of it left to decide.
     pub fn find_reviews(
         &self,
         filter: &ReviewFilter,
@@ -63,8 +63,8 @@ impl Access {
     }
 
     /// The projects in reach, each with the number of its open reviews, and their open forks beside
-    /// each other; of one project or of all. Paths that may not be read are left out. Whoever sees
-    /// one workspace alone sees nothing of this.
+    /// each other; of one project or of all. Paths that may not be read are left out. A principal
+    /// that sees one workspace alone sees nothing of this.
     pub fn overview(&self, project: Option<&ProjectId>) -> Result<Overview> {
         let own = match &self.principal.scope.reach {
             Reach::Everything => project,

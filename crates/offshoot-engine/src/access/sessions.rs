@@ -6,9 +6,9 @@ use offshoot_core::{Error, ErrorCode, Layout, RelPath, Result, WorkspaceId};
 use super::Access;
 use crate::workspace::life::Workspace;
 
-/// So many workspaces are looked at at once.
+/// How many workspaces are read at once.
 const PAGE: usize = 256;
-/// So many are named where one was meant.
+/// The most workspaces that an error names where one was meant.
 const MOST_NAMED: usize = 10;
 
 impl Access {

@@ -27,7 +27,7 @@ pub struct Token {
     pub label: Option<String>,
     /// Who issued it.
     pub issued_by: Operator,
-    /// When.
+    /// When it was issued.
     pub created_at: Timestamp,
     /// When it ends.
     pub expires_at: Option<Timestamp>,
@@ -45,8 +45,9 @@ pub struct IssuedToken {
 }
 
 impl AccessControl {
-    /// Issues a token. The secret is in the answer and nowhere else. One for an agent, a workspace or
-    /// a project that nobody knows is refused: whoever gets that name later would share it.
+    /// Issues a token. The secret is in the answer and nowhere else. One for an agent, a workspace
+    /// or a project that does not exist is refused: what gets that name later would be open to the
+    /// token.
     pub fn issue_token(
         &self,
         scope: &Scope,
@@ -58,7 +59,7 @@ impl AccessControl {
         self.issue_token_until(scope, label, end, cause)
     }
 
-    /// The same with the moment at which it ends.
+    /// Like [`issue_token`](Self::issue_token), with the moment at which the token ends.
     pub(crate) fn issue_token_until(
         &self,
         scope: &Scope,

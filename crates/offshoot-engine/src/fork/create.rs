@@ -30,7 +30,7 @@ use crate::directory::fork_dir::{ForkRows, LAYER_TRIES};
 use crate::fork::Forks;
 use crate::workspace::life::Workspace;
 
-/// How often the name of a new fork may be taken away by somebody else.
+/// How often another caller may take the name of a new fork first.
 const TRIES: usize = 1_000;
 
 /// How a fork is made.
@@ -84,7 +84,7 @@ enum Attempt<T> {
 }
 
 /// What a new fork begins with.
-struct Beginning {
+struct ForkStart {
     project: WorkspaceRow,
     origin: SnapshotRow,
     base: SnapshotRow,
@@ -95,9 +95,9 @@ struct Beginning {
     for_agent: Option<AgentId>,
 }
 
-impl Beginning {
-    /// Neither a snapshot that only this fork has, nor which agent works in it, nor what else is
-    /// written with it can be found again from the note beside it.
+impl ForkStart {
+    /// The rows must be durable if they hold what the note beside the directory does not: a
+    /// snapshot of this fork alone, the agent that works in it, or what `also` writes.
     fn durability(&self, also: Option<ExtraWrite<'_>>) -> Durability {
         match self.objects.is_empty() && self.for_agent.is_none() && also.is_none() {
             true => Durability::Relaxed,
@@ -177,7 +177,8 @@ impl Forks {
         self.fork_and(project, options, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`fork`](Self::fork); `also` writes further rows in the
+    /// same transaction.
     pub(crate) fn fork_and(
         &self,
         project: &ProjectId,
@@ -187,17 +188,17 @@ impl Forks {
     ) -> Result<Fork> {
         self.context.require_space()?;
         self.projects.clear_earlier_merges(project)?;
-        self.each_name(project, options, |id| {
-            let Some(begin) = self.begin_as(id, project, options)? else {
+        self.try_names(project, options, |id| {
+            let Some(start) = self.start_if_name_is_free(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            let (row, fork) = begin.rows(id, options, self.context.now());
+            let (row, fork) = start.rows(id, options, self.context.now());
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
             )?;
-            let made = self.store().write(begin.durability(also), |tx| {
-                begin.insert(tx, row.clone(), fork.clone(), also, cause)
+            let made = self.store().write(start.durability(also), |tx| {
+                start.insert(tx, row.clone(), fork.clone(), also, cause)
             })?;
             Ok(match made {
                 Some((row, fork)) => Attempt::Made(as_fork(project.clone(), row, fork)),
@@ -206,7 +207,7 @@ impl Forks {
         })
     }
 
-    /// Forks a project and gives the path of the fork's directory to somebody outside.
+    /// Forks a project and hands out the path of the fork's directory.
     pub fn fork_out(
         &self,
         project: &ProjectId,
@@ -216,7 +217,8 @@ impl Forks {
         self.fork_out_and(project, options, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`fork_out`](Self::fork_out); `also` writes further rows in the
+    /// same transaction.
     pub(crate) fn fork_out_and(
         &self,
         project: &ProjectId,
@@ -227,21 +229,21 @@ impl Forks {
         self.context.require_space()?;
         self.projects.clear_earlier_merges(project)?;
         let provider = self.directories.provider_for_new(options.provider)?;
-        self.each_name(project, options, |id| {
-            let Some(begin) = self.begin_as(id, project, options)? else {
+        self.try_names(project, options, |id| {
+            let Some(start) = self.start_if_name_is_free(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            let (mut row, mut fork) = begin.rows(id, options, self.context.now());
+            let (mut row, mut fork) = start.rows(id, options, self.context.now());
             // Layers are written from the store.
-            if !begin.objects.is_empty() {
+            if !start.objects.is_empty() {
                 self.store().write(Durability::Relaxed, |tx| {
                     let put = |object| tx.put_object(object).map(drop);
-                    begin.objects.iter().try_for_each(put)
+                    start.objects.iter().try_for_each(put)
                 })?;
             }
             let stack = self
                 .directories
-                .stack_for_fork(&fork, state_of(&begin.origin))?;
+                .stack_for_fork(&fork, state_of(&start.origin))?;
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
@@ -251,7 +253,7 @@ impl Forks {
             fork.layer = Some(stack.top);
             fork.provider = Some(provider.name().as_str().to_owned());
             let dirs = self.directories.fork_dirs(&row, fork.place);
-            let durability = begin.durability(also);
+            let durability = start.durability(also);
             let made = match durability {
                 Durability::Synced => ForkRows::OnDisk,
                 Durability::Relaxed => ForkRows::InNote,
@@ -282,7 +284,7 @@ impl Forks {
                 };
             }
             let made = self.store().write(durability, |tx| {
-                begin.insert(tx, row.clone(), fork.clone(), also, cause)
+                start.insert(tx, row.clone(), fork.clone(), also, cause)
             });
             match made {
                 Ok(Some((row, fork))) => {
@@ -309,7 +311,8 @@ impl Forks {
         })
     }
 
-    /// The same of a workspace that was completed or deleted, if none of that name is open.
+    /// Like [`fork_of`](Self::fork_of), also of a workspace that was completed or deleted, if none
+    /// of that name is open.
     pub fn last_fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
         self.store().read(|tx| {
             let row = crate::content::rows::last_row_in(tx, id)?;
@@ -322,8 +325,8 @@ impl Forks {
         self.forks_page(project, None, 0)
     }
 
-    /// The same, those after one of them only, and at most so many; 0 means all. After what is no
-    /// open fork of the project there is none.
+    /// One page of [`list_forks`](Self::list_forks): the forks after one of them, at most `limit`;
+    /// 0 means all. The page after a name that is no open fork of the project is empty.
     pub fn forks_page(
         &self,
         project: &ProjectId,
@@ -347,7 +350,7 @@ impl Forks {
 
     /// Mounts every fork again whose path was handed out. For the start of a server. Returns how
     /// many could not be; each says why when it is used.
-    pub fn show_handed_out(&self) -> Result<usize> {
+    pub fn remount_handed_out(&self) -> Result<usize> {
         let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
         let mut failed = 0;
         for row in rows {
@@ -362,8 +365,8 @@ impl Forks {
         Ok(failed)
     }
 
-    /// Calls `make` with one free name after the other, each held, until it makes the fork.
-    fn each_name<T>(
+    /// Calls `make` with one free name after the other, each locked, until it makes the fork.
+    fn try_names<T>(
         &self,
         project: &ProjectId,
         options: &ForkOptions,
@@ -400,28 +403,28 @@ impl Forks {
         .with_hint("delete forks of this agent, or give a name"))
     }
 
-    /// What a fork of this name begins with; none if an open workspace has the name.
-    fn begin_as(
+    /// The start of a fork of this name; none if an open workspace has the name.
+    fn start_if_name_is_free(
         &self,
         id: &WorkspaceId,
         project: &ProjectId,
         options: &ForkOptions,
-    ) -> Result<Option<Beginning>> {
+    ) -> Result<Option<ForkStart>> {
         self.store().read(|tx| {
             let row = tx.workspace(id)?;
             if row.is_some_and(|row| row.state == WorkspaceState::Open) {
                 return Ok(None);
             }
-            self.beginning(tx, project, options).map(Some)
+            self.start_of_fork(tx, project, options).map(Some)
         })
     }
 
-    fn beginning(
+    fn start_of_fork(
         &self,
         tx: &dyn ReadTx,
         project: &ProjectId,
         options: &ForkOptions,
-    ) -> Result<Beginning> {
+    ) -> Result<ForkStart> {
         let agent = match &options.agent {
             Some(agent) => tx.agent(agent)?,
             None => None,
@@ -437,8 +440,8 @@ impl Forks {
             (Some(text), _) => match self.contents.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
-                    let begin = self.beginning_elsewhere(tx, project, text, priority)?;
-                    return Ok(Beginning { for_agent, ..begin });
+                    let start = self.start_from_fork(tx, project, text, priority)?;
+                    return Ok(ForkStart { for_agent, ..start });
                 }
                 Err(error) => return Err(error),
             },
@@ -456,7 +459,7 @@ impl Forks {
                 )));
             }
         };
-        let begin = Beginning {
+        let start = ForkStart {
             base: origin.clone(),
             origin,
             project,
@@ -465,39 +468,39 @@ impl Forks {
             for_agent,
         };
         match options.at {
-            Some(_) => self.as_head_has_it(tx, begin),
-            None => Ok(begin),
+            Some(_) => self.without_left_out_paths(tx, start),
+            None => Ok(start),
         }
     }
 
-    /// The same with the names that never get from one agent to another as the head of the project
-    /// has them: a snapshot of another fork holds what its agent has there, and an old one of the
+    /// Replaces what never gets from one agent to another by what the head of the project has
+    /// there: a snapshot of another fork holds what its agent has there, and an old one of the
     /// project may hold what merges of earlier versions brought.
-    fn as_head_has_it(&self, tx: &dyn ReadTx, mut begin: Beginning) -> Result<Beginning> {
-        let head = state_of_row(&begin.project);
+    fn without_left_out_paths(&self, tx: &dyn ReadTx, mut start: ForkStart) -> Result<ForkStart> {
+        let head = state_of_row(&start.project);
         let objects = self.contents.objects_in(tx);
         let mut bench = PendingObjects::new(&objects);
-        let base = without_left_out(&mut bench, &head, &state_of(&begin.base))?;
-        (begin.base.tree, begin.base.sidecar) = (base.tree, base.sidecar);
-        let origin = without_left_out(&mut bench, &head, &state_of(&begin.origin))?;
-        if origin != state_of(&begin.origin) {
-            begin.origin = self
+        let base = without_left_out(&mut bench, &head, &state_of(&start.base))?;
+        (start.base.tree, start.base.sidecar) = (base.tree, base.sidecar);
+        let origin = without_left_out(&mut bench, &head, &state_of(&start.origin))?;
+        if origin != state_of(&start.origin) {
+            start.origin = self
                 .workspaces
-                .snapshot_on(tx, &mut bench, &begin.origin, origin)?;
+                .snapshot_on(tx, &mut bench, &start.origin, origin)?;
         }
-        begin.objects = bench.prepare(self.store())?;
-        Ok(begin)
+        start.objects = bench.prepare(self.store())?;
+        Ok(start)
     }
 
     /// A snapshot of another fork of the project, open or closed: what it holds, on the base that
     /// it has in the project.
-    fn beginning_elsewhere(
+    fn start_from_fork(
         &self,
         tx: &dyn ReadTx,
         project: WorkspaceRow,
         text: &str,
         priority: i64,
-    ) -> Result<Beginning> {
+    ) -> Result<ForkStart> {
         let (from, origin) = self.contents.find_snapshot_anywhere(tx, text)?;
         let fork = tx
             .fork(from.key)?
@@ -515,7 +518,7 @@ impl Forks {
                 "`offshoot workspace create --from SNAP` begins a workspace with any snapshot",
             )
         })?;
-        let begin = Beginning {
+        let start = ForkStart {
             project,
             origin,
             base,
@@ -523,7 +526,7 @@ impl Forks {
             priority,
             for_agent: None,
         };
-        self.as_head_has_it(tx, begin)
+        self.without_left_out_paths(tx, start)
     }
 }
 

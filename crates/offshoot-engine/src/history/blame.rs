@@ -7,8 +7,8 @@
 //!
 //! A line that a merge brought is looked up in the workspace it came from, and a line that the
 //! workspace had from its base in the project again. What an undo, a restore or `take_lost` brings
-//! back belongs to whoever wrote it first. What no source has, such as two edits put together word
-//! by word, belongs to whoever made that version. A move that was asked for is followed; a rename
+//! back keeps its first author. A line that no source has, such as two edits put together word by
+//! word, belongs to the author of that version. A move that was asked for is followed; a rename
 //! that a program made outside is a deletion and a new file, so attribution ends there.
 
 use std::collections::HashMap;
@@ -27,16 +27,16 @@ use crate::content::index::Index;
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{no_file, open_project, open_row_in, state_of, state_of_row};
 use crate::history::History;
-use crate::history::blame_places::Place;
-use crate::history::blame_sources::back_to;
+use crate::history::blame_places::HistoryOwner;
+use crate::history::blame_sources::restore_sources;
 use crate::history::trail::is_loss;
 
-/// How many places a line is followed through before its attribution ends.
+/// How many workspaces and projects a line is followed through before its attribution ends.
 const MAX_DEPTH: usize = 64;
 
-/// Whose file it is.
+/// The workspace or project whose file is blamed.
 #[derive(Clone, Copy, Debug)]
-pub enum BlameOf<'a> {
+pub enum BlameTarget<'a> {
     /// A workspace's.
     Workspace(&'a WorkspaceId),
     /// A project's.
@@ -66,18 +66,18 @@ impl History {
     /// a workspace is recorded first.
     pub fn blame(
         &self,
-        of: BlameOf<'_>,
+        of: BlameTarget<'_>,
         at: Option<&str>,
         path: &RelPath,
         cause: &Cause,
     ) -> Result<Vec<BlameLine>> {
-        if let (BlameOf::Workspace(id), None) = (of, at) {
+        if let (BlameTarget::Workspace(id), None) = (of, at) {
             self.sync.sync_if_handed_out(id, cause)?;
         }
         self.store().read(|tx| {
             let row = match of {
-                BlameOf::Workspace(id) => open_row_in(tx, id)?,
-                BlameOf::Project(id) => open_project(tx, id)?,
+                BlameTarget::Workspace(id) => open_row_in(tx, id)?,
+                BlameTarget::Project(id) => open_project(tx, id)?,
             };
             let objects = self.contents.objects_in(tx);
             let (kind, content, upto) = match at {
@@ -89,10 +89,10 @@ impl History {
                 }
                 None => {
                     let entry = match of {
-                        BlameOf::Workspace(_) => Index::new(self.store(), tx, &row)
+                        BlameTarget::Workspace(_) => Index::new(self.store(), tx, &row)
                             .entry(path)?
                             .map(|entry| (entry.kind, entry.id)),
-                        BlameOf::Project(_) => state_of_row(&row)
+                        BlameTarget::Project(_) => state_of_row(&row)
                             .entry(&objects, path)?
                             .map(|entry| (entry.kind, entry.id)),
                     };
@@ -109,9 +109,9 @@ impl History {
             })?;
             let mut tracer = Tracer::new(tx, objects);
             let text = tracer.text(&content)?.ok_or_else(|| not_text(path))?;
-            let marked = tracer.marked(row.key, path, content, upto)?;
-            let marked = marked.ok_or_else(|| Error::internal("a file has no history"))?;
-            Ok(tracer.answer(&text, &marked))
+            let attributed = tracer.attributed(row.key, path, content, upto)?;
+            let attributed = attributed.ok_or_else(|| Error::internal("a file has no history"))?;
+            Ok(tracer.answer(&text, &attributed))
         })
     }
 }
@@ -126,7 +126,7 @@ fn not_text(path: &RelPath) -> Error {
 
 /// Where lines come from.
 #[derive(Clone)]
-pub(crate) struct Origin {
+pub(crate) struct LineOrigin {
     /// The workspace or project in which they were written.
     pub(crate) place: WorkspaceKey,
     pub(crate) operator: String,
@@ -138,29 +138,29 @@ pub(crate) struct Origin {
 
 /// A content, and the origin of each of its lines.
 #[derive(Clone)]
-pub(crate) struct Marked {
+pub(crate) struct AttributedContent {
     pub(crate) content: Option<ObjectId>,
     pub(crate) lines: Rc<[usize]>,
 }
 
 /// The versions of one path in one place, oldest first.
-pub(crate) struct Chain {
+pub(crate) struct PathVersions {
     pub(crate) versions: Rc<[HistoryRow]>,
     /// Contents that lost when a policy decided. They are versions that never stood there.
     pub(crate) lost: Rc<[(ObjectId, Timestamp)]>,
     /// What stood there before the first version.
-    pub(crate) beginning: Option<Marked>,
-    /// As many of the versions as have been looked at.
-    pub(crate) done: Vec<Marked>,
+    pub(crate) beginning: Option<AttributedContent>,
+    /// The oldest versions, as many as are attributed so far.
+    pub(crate) done: Vec<AttributedContent>,
     pub(crate) busy: bool,
 }
 
 pub(crate) struct Tracer<'a> {
     pub(crate) tx: &'a dyn ReadTx,
     pub(crate) objects: StoredObjects<'a>,
-    pub(crate) origins: Vec<Origin>,
-    pub(crate) chains: HashMap<(WorkspaceKey, RelPath), Chain>,
-    pub(crate) places: HashMap<WorkspaceKey, Option<Rc<Place>>>,
+    pub(crate) origins: Vec<LineOrigin>,
+    pub(crate) chains: HashMap<(WorkspaceKey, RelPath), PathVersions>,
+    pub(crate) places: HashMap<WorkspaceKey, Option<Rc<HistoryOwner>>>,
     pub(crate) depth: usize,
 }
 
@@ -176,8 +176,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    fn answer(&self, text: &[u8], marked: &Marked) -> Vec<BlameLine> {
-        let with_origin = lines(text).into_iter().zip(marked.lines.iter());
+    fn answer(&self, text: &[u8], attributed: &AttributedContent) -> Vec<BlameLine> {
+        let with_origin = lines(text).into_iter().zip(attributed.lines.iter());
         with_origin
             .map(|(line, &origin)| {
                 let origin = &self.origins[origin];
@@ -194,13 +194,13 @@ impl<'a> Tracer<'a> {
     }
 
     /// The lines of a content that a path had at a time. None if attribution ends here.
-    fn marked(
+    fn attributed(
         &mut self,
         key: WorkspaceKey,
         path: &RelPath,
         content: ObjectId,
         upto: Timestamp,
-    ) -> Result<Option<Marked>> {
+    ) -> Result<Option<AttributedContent>> {
         if self.depth >= MAX_DEPTH || self.place(key)?.is_none() {
             return Ok(None);
         }
@@ -210,35 +210,36 @@ impl<'a> Tracer<'a> {
             .versions
             .iter()
             .rposition(|one| one.line.at <= upto && one.line.after == Some(content));
-        let marked = match found {
+        let attributed = match found {
             Some(index) => self.version(key, path, index),
             None => self.beginning(key, path, content).map(Some),
         };
         self.depth -= 1;
-        marked
+        attributed
     }
 
-    /// The same for what a snapshot has at a path. None also if there is no file.
-    pub(crate) fn marked_at(
+    /// The lines of what a snapshot has at a path. None if there is no file, or if attribution ends
+    /// here.
+    pub(crate) fn attributed_at(
         &mut self,
         key: WorkspaceKey,
         path: &RelPath,
         snapshot: &ObjectId,
-    ) -> Result<Option<Marked>> {
+    ) -> Result<Option<AttributedContent>> {
         let Some(row) = self.tx.snapshot(key, snapshot)? else {
             return Ok(None);
         };
         let entry = state_of(&row).entry(&self.objects, path)?;
         match entry.filter(|entry| entry.kind == EntryKind::File) {
             Some(entry) => match entry.id {
-                Some(content) => self.marked(key, path, content, row.at),
+                Some(content) => self.attributed(key, path, content, row.at),
                 None => Ok(None),
             },
             None => Ok(None),
         }
     }
 
-    pub(crate) fn chain(&mut self, key: WorkspaceKey, path: &RelPath) -> Result<&mut Chain> {
+    pub(crate) fn chain(&mut self, key: WorkspaceKey, path: &RelPath) -> Result<&mut PathVersions> {
         let at = (key, path.clone());
         if !self.chains.contains_key(&at) {
             let rows = self.tx.history(&HistoryFilter {
@@ -257,7 +258,7 @@ impl<'a> Tracer<'a> {
                 .filter_map(|row| row.line.after.map(|id| (id, row.line.at)));
             self.chains.insert(
                 at.clone(),
-                Chain {
+                PathVersions {
                     versions: versions.collect(),
                     lost: lost.collect(),
                     beginning: None,
@@ -277,27 +278,32 @@ impl<'a> Tracer<'a> {
         key: WorkspaceKey,
         path: &RelPath,
         index: usize,
-    ) -> Result<Option<Marked>> {
+    ) -> Result<Option<AttributedContent>> {
         loop {
             let chain = self.chain(key, path)?;
             if let Some(done) = chain.done.get(index) {
                 return Ok(Some(done.clone()));
             }
-            // Something older asks for something newer only if a clock was set back.
+            // An older version depends on a newer one only if a clock was set back.
             if chain.busy {
                 return Ok(None);
             }
             chain.busy = true;
             let next = chain.done.len();
-            let marked = self.step(key, path, next);
+            let attributed = self.step(key, path, next);
             let chain = self.chain(key, path)?;
             chain.busy = false;
-            chain.done.push(marked?);
+            chain.done.push(attributed?);
         }
     }
 
-    /// Marks the version after those that are done.
-    fn step(&mut self, key: WorkspaceKey, path: &RelPath, index: usize) -> Result<Marked> {
+    /// Attributes the lines of the next version.
+    fn step(
+        &mut self,
+        key: WorkspaceKey,
+        path: &RelPath,
+        index: usize,
+    ) -> Result<AttributedContent> {
         let chain = self.chain(key, path)?;
         let (version, lost) = (chain.versions[index].clone(), chain.lost.clone());
         let line = &version.line;
@@ -307,7 +313,7 @@ impl<'a> Tracer<'a> {
             None => None,
         };
         let Some((content, text)) = text else {
-            return Ok(Marked {
+            return Ok(AttributedContent {
                 content: line.after,
                 lines: Rc::from([]),
             });
@@ -318,7 +324,7 @@ impl<'a> Tracer<'a> {
         let mut taken = vec![None; lines(&text).len()];
         if let (HistoryOp::Move, Some(from)) = (line.op, &line.from) {
             let just_before = Timestamp(line.at.0 - 1);
-            if let Some(moved) = self.marked(key, from, content, just_before)? {
+            if let Some(moved) = self.attributed(key, from, content, just_before)? {
                 self.take(&mut taken, &text, &moved)?;
             }
         } else if let Some(before) = line.before {
@@ -330,7 +336,7 @@ impl<'a> Tracer<'a> {
             self.take(&mut taken, &text, &before)?;
         }
         let chain = self.chain(key, path)?;
-        let earlier: Vec<Marked> = match line.via {
+        let earlier: Vec<AttributedContent> = match line.via {
             Via::Sync => Vec::new(),
             _ => chain.beginning.iter().chain(&chain.done).cloned().collect(),
         };
@@ -338,10 +344,10 @@ impl<'a> Tracer<'a> {
         let landed = place.snapshot_since(line.at);
         let sources = match line.via {
             Via::Merge => self.merged_from(&place, path, landed, &earlier)?,
-            Via::Restore => back_to(&earlier, content),
+            Via::Restore => restore_sources(&earlier, content),
             Via::Update => self.base_of_update(&place, path, line.revision)?,
             _ => match is_lost {
-                Some((_, at)) => self.what_lost(&place, path, content, *at, &earlier)?,
+                Some((_, at)) => self.lost_to_policy(&place, path, content, *at, &earlier)?,
                 None => Vec::new(),
             },
         };
@@ -351,7 +357,7 @@ impl<'a> Tracer<'a> {
             }
             self.take(&mut taken, &text, &source)?;
         }
-        let own = self.add_origin(Origin {
+        let own = self.add_origin(LineOrigin {
             place: key,
             operator: line.cause.operator.to_string(),
             agent: place.agent.clone().or_else(|| line.cause.claim.clone()),
@@ -365,7 +371,7 @@ impl<'a> Tracer<'a> {
             let message = merge.map_or(&line.cause, |merge| &merge.cause);
             self.land(&mut marks, key, landed.map(|row| row.id), message);
         }
-        Ok(Marked {
+        Ok(AttributedContent {
             content: Some(content),
             lines: marks.into(),
         })
@@ -390,7 +396,8 @@ impl<'a> Tracer<'a> {
                     let mut origin = self.origins[*mark].clone();
                     origin.place = project;
                     origin.snapshot = landed;
-                    // A program that writes files says nothing; who had them merged may have.
+                    // An outside program gives no message; the request that merged its files may
+                    // have one.
                     origin.message_id = origin.message_id.or_else(|| cause.message_id.clone());
                     self.add_origin(origin)
                 }
@@ -405,7 +412,7 @@ impl<'a> Tracer<'a> {
         &self,
         taken: &mut [Option<usize>],
         text: &[u8],
-        source: &Marked,
+        source: &AttributedContent,
     ) -> Result<()> {
         let Some(content) = source.content else {
             return Ok(());
@@ -422,9 +429,9 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    pub(crate) fn all_from(&self, content: ObjectId, origin: usize) -> Result<Marked> {
+    pub(crate) fn all_from(&self, content: ObjectId, origin: usize) -> Result<AttributedContent> {
         let count = self.text(&content)?.map_or(0, |text| lines(&text).len());
-        Ok(Marked {
+        Ok(AttributedContent {
             content: Some(content),
             lines: vec![origin; count].into(),
         })
@@ -440,18 +447,18 @@ impl<'a> Tracer<'a> {
         Ok(bytes.filter(|bytes| !is_binary(bytes)))
     }
 
-    pub(crate) fn add_origin(&mut self, origin: Origin) -> usize {
+    pub(crate) fn add_origin(&mut self, origin: LineOrigin) -> usize {
         self.origins.push(origin);
         self.origins.len() - 1
     }
 
     /// A workspace or project, closed ones too. None if it was erased.
-    pub(crate) fn place(&mut self, key: WorkspaceKey) -> Result<Option<Rc<Place>>> {
+    pub(crate) fn place(&mut self, key: WorkspaceKey) -> Result<Option<Rc<HistoryOwner>>> {
         if let Some(known) = self.places.get(&key) {
             return Ok(known.clone());
         }
         let place = match self.tx.workspace_by_key(key)? {
-            Some(row) => Some(Rc::new(Place::read(self.tx, row)?)),
+            Some(row) => Some(Rc::new(HistoryOwner::read(self.tx, row)?)),
             None => None,
         };
         self.places.insert(key, place.clone());

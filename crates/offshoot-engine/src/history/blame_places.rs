@@ -1,4 +1,5 @@
-//! What blame has to know about a workspace or project beside the history of a path.
+//! What blame knows about a workspace or project besides the history of a path: snapshots, merges,
+//! updates. Read once for each, and never changed.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use offshoot_store::{
 };
 
 /// A workspace or project, with what its lines of history do not say themselves.
-pub(crate) struct Place {
+pub(crate) struct HistoryOwner {
     pub(crate) row: WorkspaceRow,
     /// For a fork.
     pub(crate) project: Option<WorkspaceKey>,
@@ -27,7 +28,7 @@ pub(crate) struct Place {
     pub(crate) reviews: Vec<ReviewRow>,
 }
 
-impl Place {
+impl HistoryOwner {
     /// The first snapshot that has what was written at that time.
     pub(crate) fn snapshot_since(&self, at: Timestamp) -> Option<&SnapshotRow> {
         // Those that came with an import have times of their own.
@@ -40,11 +41,11 @@ impl Place {
         self.row.kind == WorkspaceKind::Project
     }
 
-    /// Reads it.
-    pub(crate) fn read(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<Place> {
+    /// Reads the rows of a workspace or project.
+    pub(crate) fn read(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<HistoryOwner> {
         let mut snapshots = tx.snapshots(row.key, 0)?;
         snapshots.reverse();
-        let mut place = Place {
+        let mut place = HistoryOwner {
             project: None,
             agent: None,
             snapshots,
@@ -103,7 +104,7 @@ impl Place {
 }
 
 /// An import is the first thing that happens to a project, if it happens.
-fn imported_snapshots(tx: &dyn ReadTx, place: &Place) -> Result<usize> {
+fn imported_snapshots(tx: &dyn ReadTx, place: &HistoryOwner) -> Result<usize> {
     let first = tx.history(&HistoryFilter {
         workspace: Some(place.row.key),
         path: Some(RelPath::root()),

@@ -1,21 +1,22 @@
-//! Where lines of a file may have come from, other than the version before.
+//! Where lines of a file may have come from other than the previous version: merges, undone merges,
+//! restores, imports and the snapshot that a fork began with.
 
 use offshoot_core::{EntryKind, Error, ObjectId, Operator, RelPath, Result, Timestamp};
 use offshoot_store::{ReviewRow, SnapshotRow, WorkspaceKey};
 
 use crate::content::rows::state_of;
-use crate::history::blame::{Marked, Origin, Tracer};
-use crate::history::blame_places::Place;
+use crate::history::blame::{AttributedContent, LineOrigin, Tracer};
+use crate::history::blame_places::HistoryOwner;
 
 impl Tracer<'_> {
     /// What a merge, a decision about a conflict, or an undo could have its lines from.
     pub(crate) fn merged_from(
         &mut self,
-        place: &Place,
+        place: &HistoryOwner,
         path: &RelPath,
         landed: Option<&SnapshotRow>,
-        earlier: &[Marked],
-    ) -> Result<Vec<Marked>> {
+        earlier: &[AttributedContent],
+    ) -> Result<Vec<AttributedContent>> {
         let Some(landed) = landed.map(|row| row.id) else {
             return Ok(Vec::new());
         };
@@ -30,7 +31,7 @@ impl Tracer<'_> {
             .collect();
         let mut sources = Vec::new();
         for merge in place.merges_behind(path, landed) {
-            sources.extend(self.marked_at(merge.workspace, path, &merge.theirs)?);
+            sources.extend(self.attributed_at(merge.workspace, path, &merge.theirs)?);
         }
         for review in decided {
             if let Some(base) = review.base {
@@ -43,7 +44,7 @@ impl Tracer<'_> {
                 );
             }
             for candidate in self.tx.candidates(&review.id)? {
-                let origin = self.add_origin(Origin {
+                let origin = self.add_origin(LineOrigin {
                     place: place.row.key,
                     operator: candidate.cause.operator.to_string(),
                     agent: candidate.cause.claim,
@@ -58,14 +59,14 @@ impl Tracer<'_> {
     }
 
     /// What lost at a path, brought back: it stood there before, or in the workspace of the merge.
-    pub(crate) fn what_lost(
+    pub(crate) fn lost_to_policy(
         &mut self,
-        place: &Place,
+        place: &HistoryOwner,
         path: &RelPath,
         content: ObjectId,
         at: Timestamp,
-        earlier: &[Marked],
-    ) -> Result<Vec<Marked>> {
+        earlier: &[AttributedContent],
+    ) -> Result<Vec<AttributedContent>> {
         let stood = earlier
             .iter()
             .rev()
@@ -75,7 +76,7 @@ impl Tracer<'_> {
         }
         let merge = place.merges.iter().find(|merge| merge.at == at);
         let found = match merge {
-            Some(merge) => self.marked_at(merge.workspace, path, &merge.theirs)?,
+            Some(merge) => self.attributed_at(merge.workspace, path, &merge.theirs)?,
             None => None,
         };
         Ok(found.into_iter().collect())
@@ -83,12 +84,12 @@ impl Tracer<'_> {
 
     pub(crate) fn base_of_update(
         &mut self,
-        place: &Place,
+        place: &HistoryOwner,
         path: &RelPath,
         revision: i64,
-    ) -> Result<Vec<Marked>> {
+    ) -> Result<Vec<AttributedContent>> {
         let found = match (place.project, place.updates.get(&revision)) {
-            (Some(project), Some(base)) => self.marked_at(project, path, base)?,
+            (Some(project), Some(base)) => self.attributed_at(project, path, base)?,
             _ => None,
         };
         Ok(found.into_iter().collect())
@@ -101,7 +102,7 @@ impl Tracer<'_> {
         key: WorkspaceKey,
         path: &RelPath,
         content: ObjectId,
-    ) -> Result<Marked> {
+    ) -> Result<AttributedContent> {
         if let Some(known) = &self.chain(key, path)?.beginning
             && known.content == Some(content)
         {
@@ -114,11 +115,11 @@ impl Tracer<'_> {
             true => self.in_origin(&place, path)?,
             false => self.imported(&place, path, content)?,
         };
-        let marked = match found.filter(|one| one.content == Some(content)) {
-            Some(marked) => marked,
-            // Nothing tells, such as after a purge: it was there when the place came into being.
+        let attributed = match found.filter(|one| one.content == Some(content)) {
+            Some(attributed) => attributed,
+            // The history has no line, such as after a purge: the file is as old as the workspace.
             None => {
-                let origin = self.add_origin(Origin {
+                let origin = self.add_origin(LineOrigin {
                     place: key,
                     operator: Operator::system().to_string(),
                     agent: None,
@@ -129,18 +130,18 @@ impl Tracer<'_> {
                 self.all_from(content, origin)?
             }
         };
-        self.chain(key, path)?.beginning = Some(marked.clone());
-        Ok(marked)
+        self.chain(key, path)?.beginning = Some(attributed.clone());
+        Ok(attributed)
     }
 
     /// What an import brought, through the snapshots that came with it. The history has no lines
     /// for these, so each of them is looked at, as git would.
     pub(crate) fn imported(
         &mut self,
-        place: &Place,
+        place: &HistoryOwner,
         path: &RelPath,
         content: ObjectId,
-    ) -> Result<Option<Marked>> {
+    ) -> Result<Option<AttributedContent>> {
         let mut versions: Vec<(&SnapshotRow, ObjectId)> = Vec::new();
         for row in place.snapshots[..place.imported].iter().rev() {
             let entry = state_of(row).entry(&self.objects, path)?;
@@ -155,9 +156,9 @@ impl Tracer<'_> {
                 (Some(_), Some(id)) => versions.push((row, id)),
             }
         }
-        let mut marked: Option<Marked> = None;
+        let mut attributed: Option<AttributedContent> = None;
         for (row, content) in versions.into_iter().rev() {
-            let own = self.add_origin(Origin {
+            let own = self.add_origin(LineOrigin {
                 place: place.row.key,
                 operator: row.cause.operator.to_string(),
                 agent: row.cause.claim.clone(),
@@ -166,31 +167,35 @@ impl Tracer<'_> {
                 at: row.at,
             });
             let mut next = self.all_from(content, own)?;
-            if let (Some(before), Some(text)) = (&marked, self.text(&content)?) {
+            if let (Some(before), Some(text)) = (&attributed, self.text(&content)?) {
                 let mut taken = vec![None; next.lines.len()];
                 self.take(&mut taken, &text, before)?;
                 next.lines = taken.into_iter().map(|one| one.unwrap_or(own)).collect();
             }
-            marked = Some(next);
+            attributed = Some(next);
         }
-        Ok(marked)
+        Ok(attributed)
     }
 
     /// What the snapshot that a workspace began with has, in the place that made the snapshot.
-    pub(crate) fn in_origin(&mut self, place: &Place, path: &RelPath) -> Result<Option<Marked>> {
+    pub(crate) fn in_origin(
+        &mut self,
+        place: &HistoryOwner,
+        path: &RelPath,
+    ) -> Result<Option<AttributedContent>> {
         let Some(origin) = place.snapshots.first().map(|row| row.id) else {
             return Ok(None);
         };
         if let Some(project) = place.project
             && self.tx.snapshot(project, &origin)?.is_some()
         {
-            return self.marked_at(project, path, &origin);
+            return self.attributed_at(project, path, &origin);
         }
         let mut rows = self.tx.all_workspaces()?;
         rows.sort_by_key(|row| row.key);
         for row in rows {
             if row.key < place.row.key && self.tx.snapshot(row.key, &origin)?.is_some() {
-                return self.marked_at(row.key, path, &origin);
+                return self.attributed_at(row.key, path, &origin);
             }
         }
         Ok(None)
@@ -198,7 +203,10 @@ impl Tracer<'_> {
 }
 
 /// The versions that a restore can have its lines from: the one with that very content, or any.
-pub(crate) fn back_to(earlier: &[Marked], content: ObjectId) -> Vec<Marked> {
+pub(crate) fn restore_sources(
+    earlier: &[AttributedContent],
+    content: ObjectId,
+) -> Vec<AttributedContent> {
     let same = earlier
         .iter()
         .rev()

@@ -14,13 +14,13 @@ use crate::history::History;
 /// Something that happened in a workspace or a project.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// In which workspace; none if it happened in a project.
+    /// The workspace in which it happened; none if it happened in a project.
     pub workspace: Option<WorkspaceId>,
-    /// In which project, or of which project the workspace is a fork.
+    /// The project in which it happened, or of which the workspace is a fork.
     pub project: Option<ProjectId>,
     /// What it belongs to, also when names were taken again since.
     pub home: ParentProject,
-    /// What, with its number.
+    /// The line of history, with its number.
     pub row: HistoryRow,
 }
 
@@ -30,7 +30,7 @@ impl History {
         self.store().read(|tx| tx.last_seq())
     }
 
-    /// Events with a greater number, oldest first. Whoever asks again with the last number seen
+    /// Events with a greater number, oldest first. A caller that asks again with the last number
     /// misses none: numbers follow commits.
     pub fn events_after(
         &self,
@@ -56,9 +56,9 @@ impl History {
         })
     }
 
-    /// Events with a greater number that happened where the names say, oldest first. Costs a look at
-    /// each line since then, inside the store; what happened elsewhere is not read.
-    pub fn events_within(&self, seq: i64, named: &EventPlace, limit: usize) -> Result<EventPage> {
+    /// Events with a greater number that happened where the names say, oldest first. The store
+    /// looks at each line since then; lines of other workspaces are not read.
+    pub fn events_within(&self, seq: i64, named: &EventScope, limit: usize) -> Result<EventPage> {
         self.store().read(|tx| {
             let newest = tx.last_seq()?;
             let rows = tx.history(&HistoryFilter {
@@ -82,7 +82,7 @@ impl History {
 
 /// Where events happened, by name; everywhere if none is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventPlace {
+pub struct EventScope {
     /// In workspaces that have, or had, this name.
     pub workspace: Option<WorkspaceId>,
     /// In projects that have, or had, this name, and in their forks.
@@ -94,18 +94,18 @@ pub struct EventPlace {
 pub struct EventPage {
     /// The events.
     pub events: Vec<Event>,
-    /// Up to this number there are no others, so that whoever asks next asks for what is after it.
+    /// The next page begins after this number: up to it there are no other events.
     pub upto: i64,
 }
 
 fn events_of(tx: &dyn ReadTx, rows: Vec<HistoryRow>) -> Result<Vec<Event>> {
-    let mut places: HashMap<WorkspaceKey, Option<Place>> = HashMap::new();
+    let mut places: HashMap<WorkspaceKey, Option<EventLocation>> = HashMap::new();
     let mut events = Vec::with_capacity(rows.len());
     for row in rows {
         let key = row.line.workspace;
         let place = match places.get(&key) {
             Some(place) => place.clone(),
-            None => place_of(tx, key)?,
+            None => location_of(tx, key)?,
         };
         places.insert(key, place.clone());
         if let Some((workspace, project, home)) = place {
@@ -121,9 +121,9 @@ fn events_of(tx: &dyn ReadTx, rows: Vec<HistoryRow>) -> Result<Vec<Event>> {
 }
 
 /// The names of where something happened, and what that belongs to.
-type Place = (Option<WorkspaceId>, Option<ProjectId>, ParentProject);
+type EventLocation = (Option<WorkspaceId>, Option<ProjectId>, ParentProject);
 
-fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
+fn location_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<EventLocation>> {
     let Some(row) = tx.workspace_by_key(key)? else {
         return Ok(None);
     };
@@ -141,8 +141,8 @@ fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
 
 /// A workspace whose directory outside programs may change.
 #[derive(Clone, Debug)]
-pub struct HandedOut {
-    /// Which.
+pub struct HandedOutWorkspace {
+    /// Its name.
     pub id: WorkspaceId,
     /// Its directory on this machine.
     pub path: PathBuf,
@@ -151,10 +151,10 @@ pub struct HandedOut {
 }
 
 impl History {
-    /// The workspaces whose path was given to anyone, for whoever watches their directories.
-    pub fn handed_out(&self) -> Result<Vec<HandedOut>> {
+    /// The workspaces whose path was handed out, for the watcher of their directories.
+    pub fn handed_out(&self) -> Result<Vec<HandedOutWorkspace>> {
         let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
-        let place = |row: WorkspaceRow| HandedOut {
+        let place = |row: WorkspaceRow| HandedOutWorkspace {
             path: self.context.data.workspace(&row.id),
             dirs: row.dirs as usize,
             id: row.id,

@@ -56,10 +56,10 @@ impl History {
             let line = found.line;
             let content = line
                 .after
-                .ok_or_else(|| not_then(path, version, line.kind))?;
+                .ok_or_else(|| no_such_version(path, version, line.kind))?;
             return Ok((content, Some(line.at)));
         }
-        // Nothing is told up to then: it came with the base, or later.
+        // The history has no line up to then: the file came with the base, or later.
         let content = match later.map(|row| row.line) {
             Some(line) if line.op == HistoryOp::Move => None,
             Some(line) => line.before,
@@ -67,17 +67,17 @@ impl History {
                 let index = Index::new(self.store(), tx, row);
                 let entry = index.base().entry(&index.objects, path)?;
                 if entry.is_some_and(|entry| entry.kind == EntryKind::Dir) {
-                    return Err(not_then(path, version, Some(EntryKind::Dir)));
+                    return Err(no_such_version(path, version, Some(EntryKind::Dir)));
                 }
                 entry.and_then(|entry| entry.id)
             }
         };
-        let content = content.ok_or_else(|| not_then(path, version, None))?;
+        let content = content.ok_or_else(|| no_such_version(path, version, None))?;
         Ok((content, None))
     }
 }
 
-fn not_then(path: &RelPath, version: i64, kind: Option<EntryKind>) -> Error {
+fn no_such_version(path: &RelPath, version: i64, kind: Option<EntryKind>) -> Error {
     match kind {
         Some(EntryKind::Dir) => {
             Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))

@@ -12,18 +12,18 @@ use crate::content::index::{Entry, Index};
 use crate::content::mime::mime_by_name;
 use crate::content::rows::{last_row_in, no_file};
 use crate::history::History;
-use crate::history::past::{ALL, Shown, brought_by, past};
+use crate::history::past::{ALL, LineFilter, brought_by, past};
 
-/// So many entries are told of in the metadata of a workspace as a whole: each may cost a look at its
-/// history, its size and the first bytes of its content.
-const MOST_TOLD: usize = 10_000;
+/// The most entries in the metadata of a whole workspace: each may cost a read of its history, its
+/// size and the first bytes of its content.
+const MAX_ENTRIES: usize = 10_000;
 
 /// Everything known about one path.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Whether it is a file, a link or a directory.
     pub kind: EntryKind,
     /// Bytes.
     pub size: i64,
@@ -52,12 +52,12 @@ impl History {
         self.metadata_as(id, path, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`metadata`](Self::metadata), with the lines of history that the filter lets through.
     pub(crate) fn metadata_as(
         &self,
         id: &WorkspaceId,
         path: &RelPath,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Metadata> {
         self.sync.lock_and_sync_path(id, path)?;
         let (entry, size, history, brought, row) = self.contents.with_index(id, |index| {
@@ -136,7 +136,7 @@ impl History {
         Ok(self.contents.whole_object(content)?.to_vec())
     }
 
-    /// The content of `.meta/.meta`. Tells of the first [`MOST_TOLD`] entries, and how many there are
+    /// The content of `.meta/.meta`. Tells of the first [`MAX_ENTRIES`] entries, and how many there are
     /// beyond them.
     pub(crate) fn workspace_as_json(&self, row: &WorkspaceRow) -> Result<Value> {
         let mut files = Vec::new();
@@ -146,12 +146,13 @@ impl History {
             let index = Index::new(self.store(), tx, row);
             let project = tx.fork(row.key)?.map(|fork| fork.project);
             let places = [Some(row.key), project].into_iter().flatten();
-            let places: Result<Vec<LinesOf>> =
-                places.map(|place| LinesOf::read(tx, place)).collect();
+            let places: Result<Vec<PathsWithHistory>> = places
+                .map(|place| PathsWithHistory::read(tx, place))
+                .collect();
             let places = places?;
             index.walk(&RelPath::root(), &mut |path, entry| {
                 cancel::check()?;
-                match files.len() < MOST_TOLD {
+                match files.len() < MAX_ENTRIES {
                     true => files.push(self.entry_as_json(&index, &places, path, entry)?),
                     false => more += 1,
                 }
@@ -174,19 +175,19 @@ impl History {
         Ok(told)
     }
 
-    /// One entry of it: the newest line of its path says when it changed, in a fork that of the
-    /// project; without any it came with the workspace.
+    /// One entry of `.meta/.meta`: the newest line of its path says when it changed, in a fork that
+    /// of the project; without any it came with the workspace.
     fn entry_as_json(
         &self,
         index: &Index<'_>,
-        places: &[LinesOf],
+        places: &[PathsWithHistory],
         path: &RelPath,
         entry: &Entry,
     ) -> Result<Value> {
         let mut last = None;
         for place in places {
             last = place.newest(index.tx, path)?;
-            // What the project became since is not here.
+            // What the project changed since is not in this workspace.
             last = last.filter(|row| place.key == index.row.key || row.line.after == entry.id);
             if last.is_some() {
                 break;
@@ -216,14 +217,14 @@ impl History {
         &self,
         id: &WorkspaceId,
         path: &RelPath,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Value> {
         let metadata = match self.metadata_as(id, path, shown) {
             Err(error) if error.code() == ErrorCode::FileNotFound => {
                 let history = self
                     .contents
                     .with_index(id, |index| past(index, path, shown))?;
-                return gone_as_json(path, &history).ok_or(error);
+                return deleted_as_json(path, &history).ok_or(error);
             }
             other => other?,
         };
@@ -245,20 +246,20 @@ impl History {
     }
 }
 
-/// Which paths of a workspace or project have lines of history. Most files of a fork have none, and to
-/// ask for each costs more than all the rest.
-struct LinesOf {
+/// The paths of a workspace or project that have lines of history. Most files of a fork have none,
+/// and a query for each would cost more than all the rest.
+struct PathsWithHistory {
     key: WorkspaceKey,
     /// None if there are too many.
     paths: Option<HashSet<RelPath>>,
 }
 
-impl LinesOf {
-    fn read(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<LinesOf> {
-        let paths = tx.paths_with_history(key, &RelPath::root(), MOST_TOLD)?;
-        let all = paths.len() < MOST_TOLD;
+impl PathsWithHistory {
+    fn read(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<PathsWithHistory> {
+        let paths = tx.paths_with_history(key, &RelPath::root(), MAX_ENTRIES)?;
+        let all = paths.len() < MAX_ENTRIES;
         let paths = all.then(|| paths.into_iter().collect());
-        Ok(LinesOf { key, paths })
+        Ok(PathsWithHistory { key, paths })
     }
 
     /// The newest line of a path.
@@ -281,8 +282,8 @@ impl LinesOf {
     }
 }
 
-/// What is told of a path at which nothing stands any more; none if nothing ever did.
-fn gone_as_json(path: &RelPath, history: &[HistoryRow]) -> Option<Value> {
+/// The metadata of a path that is gone; none if it never existed.
+fn deleted_as_json(path: &RelPath, history: &[HistoryRow]) -> Option<Value> {
     let (newest, oldest) = (history.first()?, history.last()?);
     let last = history.iter().find(|row| row.line.after.is_some());
     let content = newest.line.before.or(last.and_then(|row| row.line.after));

@@ -8,35 +8,35 @@ use crate::content::index::Index;
 use crate::content::rows::state_of;
 use crate::history::trail::is_loss;
 
-/// So many lines are told of one path.
-const LINES: usize = 1000;
-/// So many snapshots of a project are looked at for the one that brought a file.
-const SNAPSHOTS: usize = 1000;
+/// The most lines of history that are read for one path.
+const MAX_LINES: usize = 1000;
+/// The most snapshots of a project that are searched for the one that brought a file.
+const MAX_SNAPSHOTS: usize = 1000;
 
-/// Says whether somebody sees a line of history, and may take names out of it. Is told whether it is
-/// of the workspace itself, or of the project that it began with.
-pub(crate) type Shown<'a> = &'a dyn Fn(&mut HistoryRow, bool) -> bool;
+/// Decides whether a reader sees a line of history, and may take names out of it. The flag says
+/// whether the line is of the workspace itself, and not of the project that it began with.
+pub(crate) type LineFilter<'a> = &'a dyn Fn(&mut HistoryRow, bool) -> bool;
 
-/// For whoever sees everything.
-pub(crate) const ALL: Shown<'static> = &|_, _| true;
+/// The filter of a reader who sees everything.
+pub(crate) const ALL: LineFilter<'static> = &|_, _| true;
 
 /// The lines of a path, newest first, under the names that it had when they were written, and its
 /// name before the oldest of them.
-fn followed(
+fn follow_renames(
     tx: &dyn ReadTx,
     place: WorkspaceKey,
     path: &RelPath,
     upto: Option<Timestamp>,
 ) -> Result<(Vec<HistoryRow>, RelPath)> {
     let (mut lines, mut name, mut before) = (Vec::new(), path.clone(), None);
-    while lines.len() < LINES {
+    while lines.len() < MAX_LINES {
         let mut page = tx.history(&HistoryFilter {
             workspace: Some(place),
             path: Some(name.clone()),
             before_seq: before,
             upto,
             newest_first: true,
-            limit: LINES - lines.len(),
+            limit: MAX_LINES - lines.len(),
             ..HistoryFilter::default()
         })?;
         page.retain(|row| !is_loss(&row.line));
@@ -55,10 +55,15 @@ fn followed(
     Ok((lines, name))
 }
 
-/// Everything that is known to have happened to a path, newest first, as somebody sees it.
-pub(crate) fn past(index: &Index<'_>, path: &RelPath, shown: Shown<'_>) -> Result<Vec<HistoryRow>> {
+/// Everything that is known to have happened to a path, newest first, as far as the filter lets it
+/// through.
+pub(crate) fn past(
+    index: &Index<'_>,
+    path: &RelPath,
+    shown: LineFilter<'_>,
+) -> Result<Vec<HistoryRow>> {
     let tx = index.tx;
-    let (mut lines, name) = followed(tx, index.row.key, path, None)?;
+    let (mut lines, name) = follow_renames(tx, index.row.key, path, None)?;
     lines.retain_mut(|row| shown(row, true));
     let made_here = lines.last().is_some_and(|row| {
         let made = [HistoryOp::Create, HistoryOp::Mkdir].contains(&row.line.op);
@@ -69,18 +74,18 @@ pub(crate) fn past(index: &Index<'_>, path: &RelPath, shown: Shown<'_>) -> Resul
     };
     let base = tx.snapshot(fork.project, &fork.base)?;
     let upto = base.map_or(index.row.created_at, |base| base.at);
-    let (mut earlier, _) = followed(tx, fork.project, &name, Some(upto))?;
+    let (mut earlier, _) = follow_renames(tx, fork.project, &name, Some(upto))?;
     earlier.retain_mut(|row| shown(row, false));
     lines.extend(earlier);
     Ok(lines)
 }
 
-/// Who brought a file of a fork whose past no line tells, because it came with an imported history:
-/// the snapshot of the project that has it first as it is.
+/// The snapshot of the project that first had a file as it is, for a file of a fork without a line
+/// of history because it came with an import.
 pub(crate) fn brought_by(
     index: &Index<'_>,
     path: &RelPath,
-    shown: Shown<'_>,
+    shown: LineFilter<'_>,
 ) -> Result<Option<HistoryRow>> {
     let tx = index.tx;
     let Some(fork) = tx.fork(index.row.key)? else {
@@ -93,7 +98,7 @@ pub(crate) fn brought_by(
         return Ok(None);
     };
     let mut brought = None;
-    for snapshot in tx.snapshots_before(fork.project, base.number + 1, SNAPSHOTS)? {
+    for snapshot in tx.snapshots_before(fork.project, base.number + 1, MAX_SNAPSHOTS)? {
         cancel::check()?;
         if state_of(&snapshot).entry(&index.objects, path)? != Some(entry) {
             break;

@@ -15,10 +15,11 @@ use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, NewHistory, ReadTx, V
 /// How many lines of history are read at once.
 const PAGE: usize = 32;
 
-/// How the claim of what lost by a policy begins.
+/// The prefix of the claim on a version that lost by a policy.
 pub(crate) const LOST: &str = "lost to ";
 
-/// Whether a line keeps what lost by a policy: a version that never stood there.
+/// Whether a line records a version that lost by a policy, and so never was the content of the
+/// path.
 pub(crate) fn is_loss(line: &NewHistory) -> bool {
     line.via == Via::Merge
         && line.op == HistoryOp::Write
@@ -53,7 +54,7 @@ impl<'a> Trail<'a> {
         }
     }
 
-    /// The next older change. What lost by a policy is none.
+    /// The next older change. A version that lost by a policy is no change.
     pub(crate) fn next(&mut self) -> Result<Option<HistoryRow>> {
         use HistoryOp::{Create, Delete, Mode, Move, Write};
         loop {
@@ -81,7 +82,7 @@ impl<'a> Trail<'a> {
         }
     }
 
-    /// Steps over what is newer than a moment.
+    /// Skips the changes that are newer than a moment.
     pub(crate) fn upto(mut self, at: Timestamp) -> Result<Trail<'a>> {
         while let Some(row) = self.next()? {
             if row.line.at <= at {
@@ -131,7 +132,7 @@ impl<'a> Trail<'a> {
 }
 
 /// A unit that came or went, and what made it so.
-pub(crate) struct Mark {
+pub(crate) struct UnitChange {
     /// Its number: of what is there now if it came, of the base if it went.
     pub(crate) unit: usize,
     pub(crate) came: bool,
@@ -140,11 +141,11 @@ pub(crate) struct Mark {
     /// What that change took away, if it went: the content before the change, and the unit there. It
     /// is another one than that of the base if others took its place first.
     taken: Option<(Rc<Units>, usize)>,
-    state: MarkState,
+    state: TraceState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MarkState {
+enum TraceState {
     /// Every version so far has it as it is now.
     Followed,
     /// An undo made it so again: an older version has it so, too.
@@ -153,29 +154,29 @@ enum MarkState {
 }
 
 /// What a content became of a base, unit by unit.
-pub(crate) struct Changed {
-    pub(crate) grain: Granularity,
+pub(crate) struct ContentTrace {
+    pub(crate) granularity: Granularity,
     pub(crate) base: Units,
     pub(crate) now: Units,
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<UnitChange>,
 }
 
-impl Changed {
-    /// None if one of them cannot be cut.
-    pub(crate) fn new(base: &[u8], now: &[u8], grain: Granularity) -> Option<Changed> {
+impl ContentTrace {
+    /// None if one of the contents cannot be split into units.
+    pub(crate) fn new(base: &[u8], now: &[u8], granularity: Granularity) -> Option<ContentTrace> {
         let limits = Limits::default();
         let (base, now) = (
-            Units::cut(base, grain, &limits)?,
-            Units::cut(now, grain, &limits)?,
+            Units::cut(base, granularity, &limits)?,
+            Units::cut(now, granularity, &limits)?,
         );
         let mark = |came: bool| {
             move |(unit, known): (usize, bool)| {
-                (!known).then_some(Mark {
+                (!known).then_some(UnitChange {
                     unit,
                     came,
                     by: None,
                     taken: None,
-                    state: MarkState::Followed,
+                    state: TraceState::Followed,
                 })
             }
         };
@@ -185,8 +186,8 @@ impl Changed {
             .filter_map(mark(true))
             .chain(went.filter_map(mark(false)))
             .collect();
-        Some(Changed {
-            grain,
+        Some(ContentTrace {
+            granularity,
             base,
             now,
             marks,
@@ -194,17 +195,17 @@ impl Changed {
     }
 
     /// What the change that made a mark took away, if it went: a content, and the unit of it.
-    pub(crate) fn gone<'a>(&'a self, mark: &'a Mark) -> (&'a Units, usize) {
+    pub(crate) fn gone<'a>(&'a self, mark: &'a UnitChange) -> (&'a Units, usize) {
         match &mark.taken {
             Some((units, unit)) => (units, *unit),
             None => (&self.base, mark.unit),
         }
     }
 
-    /// The same with one mark alone, not yet explained, for who asks what in a workspace led to the
-    /// change that made it. `began_with` is what the workspace had at first: what it took away stood
-    /// there, and may have been replaced in the project before that landed.
-    pub(crate) fn only(&self, mark: &Mark, began_with: &Units) -> Changed {
+    /// A copy with one change that is not traced yet, to find the change of a workspace that led to
+    /// it. `began_with` is what the workspace had at first: what it took away stood there, and may
+    /// have been replaced in the project before that landed.
+    pub(crate) fn only(&self, mark: &UnitChange, began_with: &Units) -> ContentTrace {
         let (mut base, mut unit) = (&self.base, mark.unit);
         if !mark.came {
             (base, unit) = self.gone(mark);
@@ -213,22 +214,22 @@ impl Changed {
                 (base, unit) = (began_with, there);
             }
         }
-        Changed {
-            grain: self.grain,
+        ContentTrace {
+            granularity: self.granularity,
             base: base.clone(),
             now: self.now.clone(),
-            marks: vec![Mark {
+            marks: vec![UnitChange {
                 unit,
                 came: mark.came,
                 by: None,
                 taken: None,
-                state: MarkState::Followed,
+                state: TraceState::Followed,
             }],
         }
     }
 
-    /// Finds what made each mark. `undoes` tells whether a change took another one back: then it is
-    /// whoever made it so before that one.
+    /// Finds what made each mark. `undoes` tells whether a change took another one back: then the
+    /// author is the one before that change.
     pub(crate) fn trace(
         &mut self,
         objects: &dyn ObjectReader,
@@ -239,13 +240,13 @@ impl Changed {
         let limits = Limits::default();
         let tx = trail.tx;
         let mut steps = Vec::new();
-        let open = |marks: &[Mark]| marks.iter().any(|mark| mark.state != MarkState::Found);
+        let open = |marks: &[UnitChange]| marks.iter().any(|mark| mark.state != TraceState::Found);
         while open(&self.marks)
             && let Some(step) = trail.next()?
         {
-            let before = Before(trail.before(&step, other_names)?);
+            let before = PreviousContent(trail.before(&step, other_names)?);
             steps.push((step.clone(), before));
-            let before = before.cut(tx, objects, self.grain)?;
+            let before = before.cut(tx, objects, self.granularity)?;
             let (now, base) = (
                 self.now.found_in(&before, &limits),
                 self.base.found_in(&before, &limits),
@@ -257,16 +258,16 @@ impl Changed {
                     false => !base[mark.unit],
                 };
                 match (mark.state, same) {
-                    (MarkState::Undone, true) => mark.state = MarkState::Followed,
-                    (MarkState::Followed, false) => {
+                    (TraceState::Undone, true) => mark.state = TraceState::Followed,
+                    (TraceState::Followed, false) => {
                         let undone = match is_undo {
                             Some(known) => known,
                             None => *is_undo.insert(undoes(&step)?),
                         };
                         mark.by = Some(step.clone());
                         mark.state = match undone {
-                            true => MarkState::Undone,
-                            false => MarkState::Found,
+                            true => TraceState::Undone,
+                            false => TraceState::Found,
                         };
                     }
                     _ => {}
@@ -283,11 +284,11 @@ impl Changed {
         &mut self,
         tx: &dyn ReadTx,
         objects: &dyn ObjectReader,
-        steps: &[(HistoryRow, Before)],
+        steps: &[(HistoryRow, PreviousContent)],
         undoes: &dyn Fn(&HistoryRow) -> Result<bool>,
     ) -> Result<()> {
         let limits = Limits::default();
-        let first = |mark: &Mark| {
+        let first = |mark: &UnitChange| {
             let by = mark.by.as_ref().filter(|_| !mark.came)?;
             steps.iter().position(|(step, _)| step.seq == by.seq)
         };
@@ -295,35 +296,35 @@ impl Changed {
         let Some(oldest) = begins.iter().flatten().max() else {
             return Ok(());
         };
-        let mut places: Vec<Option<Place>> = vec![None; self.marks.len()];
-        let mut before = Rc::new(steps[*oldest].1.cut(tx, objects, self.grain)?);
+        let mut places: Vec<Option<UnitPosition>> = vec![None; self.marks.len()];
+        let mut before = Rc::new(steps[*oldest].1.cut(tx, objects, self.granularity)?);
         for at in (0..=*oldest).rev() {
             let after = match at.checked_sub(1) {
-                Some(newer) => steps[newer].1.cut(tx, objects, self.grain)?,
+                Some(newer) => steps[newer].1.cut(tx, objects, self.granularity)?,
                 None => self.now.clone(),
             };
             let followed = before.map_to(&after, &limits);
             let in_base = self.base.places_in(&before, &limits);
             for (number, mark) in self.marks.iter_mut().enumerate() {
                 if begins[number] == Some(at) {
-                    places[number] = in_base[mark.unit].map(Place::Unit);
+                    places[number] = in_base[mark.unit].map(UnitPosition::Unit);
                 }
                 let lead = self.base.lead(mark.unit);
                 places[number] = match places[number] {
-                    Some(Place::Unit(unit)) => Some(match followed.unit(unit) {
-                        Some(unit) => Place::Unit(unit),
+                    Some(UnitPosition::Unit(unit)) => Some(match followed.unit(unit) {
+                        Some(unit) => UnitPosition::Unit(unit),
                         None => {
                             let step = &steps[at].0;
                             if mark.taken.is_none() || !undoes(step)? {
                                 mark.by = Some(step.clone());
                                 mark.taken = Some((Rc::clone(&before), unit));
                             }
-                            Place::Gap(followed.gap(unit))
+                            UnitPosition::Gap(followed.gap(unit))
                         }
                     }),
-                    Some(Place::Gap(gap)) => Some(match followed.filled(gap, lead) {
-                        Some(unit) => Place::Unit(unit),
-                        None => Place::Gap(followed.gap(gap)),
+                    Some(UnitPosition::Gap(gap)) => Some(match followed.filled(gap, lead) {
+                        Some(unit) => UnitPosition::Unit(unit),
+                        None => UnitPosition::Gap(followed.gap(gap)),
                     }),
                     None => None,
                 };
@@ -332,26 +333,31 @@ impl Changed {
         }
         let mut places = places.into_iter();
         self.marks
-            .retain(|_| !matches!(places.next(), Some(Some(Place::Unit(_)))));
+            .retain(|_| !matches!(places.next(), Some(Some(UnitPosition::Unit(_)))));
         Ok(())
     }
 }
 
 /// Where a unit stands, or what took its place, or where it stood: before the unit of this number.
 #[derive(Clone, Copy)]
-enum Place {
+enum UnitPosition {
     Unit(usize),
     Gap(usize),
 }
 
 /// What a path held before a change.
 #[derive(Clone, Copy)]
-struct Before(Option<ObjectId>);
+struct PreviousContent(Option<ObjectId>);
 
-impl Before {
-    fn cut(self, tx: &dyn ReadTx, objects: &dyn ObjectReader, grain: Granularity) -> Result<Units> {
+impl PreviousContent {
+    fn cut(
+        self,
+        tx: &dyn ReadTx,
+        objects: &dyn ObjectReader,
+        granularity: Granularity,
+    ) -> Result<Units> {
         match self.0 {
-            Some(id) => Ok(cut_object(tx, objects, &id, grain)?.unwrap_or_default()),
+            Some(id) => Ok(cut_object(tx, objects, &id, granularity)?.unwrap_or_default()),
             None => Ok(Units::default()),
         }
     }
@@ -362,12 +368,12 @@ pub(crate) fn cut_object(
     tx: &dyn ReadTx,
     objects: &dyn ObjectReader,
     id: &ObjectId,
-    grain: Granularity,
+    granularity: Granularity,
 ) -> Result<Option<Units>> {
     let limits = Limits::default();
     if tx.object_size(id)?.is_none_or(|size| size > limits.bytes) {
         return Ok(None);
     }
     let bytes = objects.read(id)?;
-    Ok(bytes.and_then(|(_, bytes)| Units::cut(&bytes, grain, &limits)))
+    Ok(bytes.and_then(|(_, bytes)| Units::cut(&bytes, granularity, &limits)))
 }

@@ -1,5 +1,5 @@
 //! What becomes of a workspace once its merge has landed: it moves onto the merged head, or goes.
-//! Nothing of this can take the merge back, so what cannot be done now is said and is no failure.
+//! Nothing here can take the merge back, so what cannot be done now is reported and is no failure.
 
 use offshoot_core::{Cause, ObjectId, Result};
 use offshoot_store::{Durability, ReviewState, WorkspaceKey, WorkspaceRow, WorkspaceState};
@@ -22,7 +22,7 @@ pub struct AfterMerge {
     pub moved: Option<bool>,
     /// Whether it was removed.
     pub removed: bool,
-    /// Why that was not done which was asked for, and what does it.
+    /// Why a requested step was not done, and the command that does it.
     pub waits: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl AfterMerge {
 }
 
 impl Merges {
-    /// What became of a workspace that somebody else merged.
+    /// What became of a workspace that another process merged.
     pub(crate) fn seen_after(&self, workspace: WorkspaceKey, keep: bool) -> Result<AfterMerge> {
         self.store().read(|tx| {
             let row = tx.workspace_by_key(workspace)?;
@@ -55,7 +55,7 @@ impl Merges {
     }
 
     /// Moves the workspace onto the merged head, or takes it away. The merge has landed: what
-    /// cannot be done now is said, and is no failure.
+    /// cannot be done now is reported, and is no failure.
     pub(crate) fn after_merge(
         &self,
         row: &WorkspaceRow,
@@ -122,7 +122,7 @@ impl Merges {
             let waiting = states.any(|state| state != ReviewState::Resolved);
             Ok((waiting, tx.last_merge(row.key)?))
         })?;
-        // A merge that lands whole may wait although nobody is asked about it any more.
+        // An atomic merge may wait although none of its reviews is open any more.
         let has_landed = match &last {
             Some(last) => !receipt(last)?.waits_whole(),
             None => true,
@@ -130,15 +130,15 @@ impl Merges {
         if waiting || !has_landed {
             return Ok(Deleted::not());
         }
-        // Somebody may have worked on in it since: after the merge, or because the process that
-        // merged was killed before it came here. That is not merged, so the workspace stays
-        // (INV-6).
+        // The workspace may have changed since: after the merge, or because the process that merged
+        // was killed before it came here. That is not merged, so the workspace stays (INV-6).
         let merged = last.map(|last| last.theirs).or(completed.theirs);
         let unchanged = |row: &WorkspaceRow| match &merged {
             Some(theirs) => Ok(!self.has_changed_since(row, theirs)?),
             None => Ok(true),
         };
-        // Nobody waits for the disk: until it is gone it is noted that it is to go, or it stays.
+        // This commit need not be durable: after a crash the workspace is still marked for removal,
+        // or it stays.
         let deleted = self.workspaces.delete_workspace_if(
             &row.id,
             completed.include_ignored,
@@ -146,7 +146,7 @@ impl Merges {
             cause,
             unchanged,
         )?;
-        // It is gone. Without the note, asking again tells no numbers.
+        // The workspace is gone. If this fails, a repeated request only lacks these numbers.
         let _ = self.note_ignored(completed, deleted.ignored);
         Ok(deleted)
     }

@@ -1,11 +1,11 @@
 //! Who wrote what two sides have where they conflict, and with what weight.
 //!
-//! Of the project's side it is whoever brought the lines, or the members of JSON, that conflict, and
-//! whoever took those away that the base had there; what merely lost there counts for nothing. What a
-//! merge brought is the work of the agent whose workspace it was, with that workspace's priority. What
-//! a person put there, or decided otherwise than the workspace had it, weighs nothing. What an undo
-//! brought back is the work of whoever had made it. A part that several have changed belongs to the
-//! one of the highest priority.
+//! Authors of the project's side are those who brought the conflicting lines, or members of JSON,
+//! and those who removed what the base had there; a version that lost by a policy counts for
+//! nothing. What a merge brought is the work of the agent whose workspace it was, with that
+//! workspace's priority. What a person put there, or decided otherwise than the workspace had it,
+//! weighs nothing. What an undo brought back is the work of its first author. A part that several
+//! have changed belongs to the one of the highest priority.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use offshoot_store::{
 };
 
 use crate::content::rows::agent_of;
-use crate::history::trail::{Changed, Mark, Trail, cut_object};
+use crate::history::trail::{ContentTrace, Trail, UnitChange, cut_object};
 use crate::merge::review_row::{Who, who};
 use crate::merge::three_way::ThreeStates;
 
@@ -45,20 +45,20 @@ impl Author {
 }
 
 /// The authors of both sides of a conflict, for each of its parts; one of each for all of it.
-pub(crate) struct Sides {
+pub(crate) struct ConflictAuthors {
     pub(crate) ours: Vec<Option<Author>>,
     pub(crate) theirs: Vec<Option<Author>>,
 }
 
-impl Sides {
+impl ConflictAuthors {
     /// Who is named for the whole conflict: of the highest priority, and of those the latest.
     pub(crate) fn first(side: &[Option<Author>]) -> Option<&Author> {
         let known = side.iter().flatten();
         known.max_by_key(|author| (author.priority, author.at))
     }
 
-    pub(crate) fn whos(&self) -> (Option<Who>, Option<Who>) {
-        let of = |side: &[Option<Author>]| Sides::first(side).map(Author::who);
+    pub(crate) fn attributions(&self) -> (Option<Who>, Option<Who>) {
+        let of = |side: &[Option<Author>]| ConflictAuthors::first(side).map(Author::who);
         (of(&self.ours), of(&self.theirs))
     }
 }
@@ -66,7 +66,7 @@ impl Sides {
 /// Where a change of the project came from.
 enum Source {
     Merge(MergeRow),
-    /// Somebody's own doing.
+    /// An edit of the project itself, not a merge.
     Person(Cause),
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Authors<'a> {
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) fork: &'a ForkRow,
     pub(crate) states: ThreeStates<'a>,
-    /// The message of whoever asked for the merge.
+    /// The message of the request for the merge.
     pub(crate) message_id: Option<&'a str>,
     /// By the number of the line of history.
     landed: RefCell<HashMap<i64, Rc<Landed>>>,
@@ -122,15 +122,15 @@ impl<'a> Authors<'a> {
     }
 
     /// The authors of both sides of a conflict.
-    pub(crate) fn sides(&self, conflict: &Conflict) -> Result<Sides> {
-        Ok(Sides {
+    pub(crate) fn sides(&self, conflict: &Conflict) -> Result<ConflictAuthors> {
+        Ok(ConflictAuthors {
             ours: self.ours(conflict)?,
             theirs: self.theirs(conflict)?,
         })
     }
 
-    /// Who made a path of the project what it is: whoever changed it last, or before the undo that
-    /// brought that back.
+    /// The author of what the project has at a path: of its last change, or of the change that an
+    /// undo brought back.
     pub(crate) fn last_of_ours(&self, path: &RelPath) -> Result<Option<Author>> {
         let mut trail = Trail::new(self.tx, self.project.key, path);
         let Some(last) = trail.next()? else {
@@ -160,17 +160,17 @@ impl<'a> Authors<'a> {
         let trail = || Trail::new(self.tx, self.project.key, at);
         if let Some(content) = &conflict.content {
             let (base, ours) = (&content.sides.base, &content.sides.ours);
-            if let Some(mut changed) = Changed::new(base, ours, content.granularity()) {
+            if let Some(mut changed) = ContentTrace::new(base, ours, content.granularity()) {
                 self.trace_ours(&mut changed, trail(), &names)?;
                 let parts = content.parts.iter().map(|part| {
-                    let in_part = |mark: &&Mark| match mark.came {
+                    let in_part = |mark: &&UnitChange| match mark.came {
                         true => (part.ours.as_ref())
                             .is_some_and(|range| changed.now.is_in(mark.unit, range)),
                         false => (part.base.as_ref())
                             .is_some_and(|range| changed.base.is_in(mark.unit, range)),
                     };
-                    let marks: Vec<&Mark> = changed.marks.iter().filter(in_part).collect();
-                    match self.defender(&changed, &marks, at)? {
+                    let marks: Vec<&UnitChange> = changed.marks.iter().filter(in_part).collect();
+                    match self.strongest_author(&changed, &marks, at)? {
                         Some(author) => Ok(Some(author)),
                         None => self.last_of_ours(at),
                     }
@@ -181,8 +181,8 @@ impl<'a> Authors<'a> {
         let mut known: Vec<Author> = Vec::new();
         if let Some(mut changed) = self.changed_file(conflict.base, conflict.ours)? {
             self.trace_ours(&mut changed, trail(), &names)?;
-            let marks: Vec<&Mark> = changed.marks.iter().collect();
-            known.extend(self.defender(&changed, &marks, at)?);
+            let marks: Vec<&UnitChange> = changed.marks.iter().collect();
+            known.extend(self.strongest_author(&changed, &marks, at)?);
         }
         if known.is_empty() {
             for path in self.changed_paths(conflict)? {
@@ -202,7 +202,7 @@ impl<'a> Authors<'a> {
         &self,
         base: Option<TreeEntry>,
         ours: Option<TreeEntry>,
-    ) -> Result<Option<Changed>> {
+    ) -> Result<Option<ContentTrace>> {
         let is_file = |entry: &TreeEntry| entry.mode.kind() == EntryKind::File;
         let Some(ours) = ours.filter(is_file) else {
             return Ok(None);
@@ -222,7 +222,7 @@ impl<'a> Authors<'a> {
         let (Some(base), Some(now)) = (base, now) else {
             return Ok(None);
         };
-        Ok(Changed::new(&base, &now, Granularity::Lines))
+        Ok(ContentTrace::new(&base, &now, Granularity::Lines))
     }
 
     /// The paths of a conflict that ours has changed, where it stands there as a whole.
@@ -247,19 +247,24 @@ impl<'a> Authors<'a> {
         Ok(changed)
     }
 
-    fn trace_ours(&self, changed: &mut Changed, trail: Trail<'_>, names: &[RelPath]) -> Result<()> {
+    fn trace_ours(
+        &self,
+        changed: &mut ContentTrace,
+        trail: Trail<'_>,
+        names: &[RelPath],
+    ) -> Result<()> {
         let undoes = |step: &HistoryRow| Ok(self.landed(step)?.op == HistoryOp::MergeUndo);
         changed.trace(self.objects, trail, names, &undoes)
     }
 
-    /// Of those who made these units come or go, the one that defends them.
-    fn defender(
+    /// Of the authors who added or removed these units, the one with the highest priority.
+    fn strongest_author(
         &self,
-        changed: &Changed,
-        marks: &[&Mark],
+        changed: &ContentTrace,
+        marks: &[&UnitChange],
         path: &RelPath,
     ) -> Result<Option<Author>> {
-        let mut best: Option<(i64, Timestamp, &Mark, &HistoryRow)> = None;
+        let mut best: Option<(i64, Timestamp, &UnitChange, &HistoryRow)> = None;
         for mark in marks {
             let Some(step) = &mark.by else { continue };
             let priority = self.source(step, Some((changed, mark)))?.priority();
@@ -276,8 +281,8 @@ impl<'a> Authors<'a> {
         }
     }
 
-    /// What a change of the project came with: looked up by its snapshot, which the line about the
-    /// project as a whole names that stands before those of its paths.
+    /// What landed together with a change of the project. It is found by its snapshot, which is
+    /// named by the line about the whole project that precedes the lines of its paths.
     fn landed(&self, step: &HistoryRow) -> Result<Rc<Landed>> {
         if let Some(known) = self.landed.borrow().get(&step.seq) {
             return Ok(Rc::clone(known));
@@ -309,7 +314,11 @@ impl<'a> Authors<'a> {
         Ok(landed)
     }
 
-    fn source(&self, step: &HistoryRow, unit: Option<(&Changed, &Mark)>) -> Result<Source> {
+    fn source(
+        &self,
+        step: &HistoryRow,
+        unit: Option<(&ContentTrace, &UnitChange)>,
+    ) -> Result<Source> {
         let landed = self.landed(step)?;
         let person = || Source::Person(step.line.cause.clone());
         let merge = || {
@@ -341,13 +350,15 @@ impl<'a> Authors<'a> {
         &self,
         review: &ReviewRow,
         step: &HistoryRow,
-        unit: Option<(&Changed, &Mark)>,
+        unit: Option<(&ContentTrace, &UnitChange)>,
     ) -> Result<bool> {
         let Some((changed, mark)) = unit else {
             return Ok(step.line.after == review.theirs);
         };
         let theirs = match review.theirs {
-            Some(id) => cut_object(self.tx, self.objects, &id, changed.grain)?.unwrap_or_default(),
+            Some(id) => {
+                cut_object(self.tx, self.objects, &id, changed.granularity)?.unwrap_or_default()
+            }
             None => return Ok(!mark.came),
         };
         let limits = Limits::default();
@@ -364,7 +375,7 @@ impl<'a> Authors<'a> {
     fn author(
         &self,
         step: &HistoryRow,
-        unit: Option<(&Changed, &Mark)>,
+        unit: Option<(&ContentTrace, &UnitChange)>,
         path: &RelPath,
     ) -> Result<Author> {
         let merge = match self.source(step, unit)? {
@@ -404,7 +415,7 @@ impl<'a> Authors<'a> {
     fn written(
         &self,
         merge: &MergeRow,
-        unit: Option<(&Changed, &Mark)>,
+        unit: Option<(&ContentTrace, &UnitChange)>,
         path: &RelPath,
     ) -> Result<Option<HistoryRow>> {
         let trail = || Trail::new(self.tx, merge.workspace, path).upto(merge.at);
@@ -417,7 +428,9 @@ impl<'a> Authors<'a> {
             false => trail()?.began_with()?,
         };
         let began_with = match first {
-            Some(id) => cut_object(self.tx, self.objects, &id, changed.grain)?.unwrap_or_default(),
+            Some(id) => {
+                cut_object(self.tx, self.objects, &id, changed.granularity)?.unwrap_or_default()
+            }
             None => Units::default(),
         };
         let mut one = changed.only(mark, &began_with);
@@ -436,7 +449,7 @@ impl<'a> Authors<'a> {
         let mut names = conflict.related.clone();
         names.push(conflict.path.clone());
         if let Some(content) = &conflict.content
-            && let Some(mut changed) = Changed::new(
+            && let Some(mut changed) = ContentTrace::new(
                 &content.sides.base,
                 &content.sides.theirs,
                 content.granularity(),
@@ -445,7 +458,7 @@ impl<'a> Authors<'a> {
             let trail = Trail::new(self.tx, self.row.key, at);
             changed.trace(self.objects, trail, &names, &|_| Ok(false))?;
             let parts = content.parts.iter().map(|part| {
-                let in_part = |mark: &&Mark| match mark.came {
+                let in_part = |mark: &&UnitChange| match mark.came {
                     true => (part.theirs.as_ref())
                         .is_some_and(|range| changed.now.is_in(mark.unit, range)),
                     false => (part.base.as_ref())
@@ -457,7 +470,7 @@ impl<'a> Authors<'a> {
                     .filter(in_part)
                     .filter_map(|mark| mark.by.as_ref());
                 let newest = steps.max_by_key(|step| step.seq);
-                Some(newest.map_or_else(|| self.nothing_written(), |step| self.own(step)))
+                Some(newest.map_or_else(|| self.author_without_history(), |step| self.own(step)))
             });
             return Ok(parts.collect());
         }
@@ -467,7 +480,7 @@ impl<'a> Authors<'a> {
             let own = step.filter(|step| step.line.via != Via::Update);
             last = last.or(own);
         }
-        let author = last.map_or_else(|| self.nothing_written(), |step| self.own(&step));
+        let author = last.map_or_else(|| self.author_without_history(), |step| self.own(&step));
         let parts = conflict
             .content
             .as_ref()
@@ -486,8 +499,8 @@ impl<'a> Authors<'a> {
         }
     }
 
-    /// No line of the workspace's history tells, such as for what it began with.
-    fn nothing_written(&self) -> Author {
+    /// The author where the workspace's history has no line, such as for what it began with.
+    fn author_without_history(&self) -> Author {
         let mut cause = Cause::by(offshoot_core::Operator::system());
         cause.claim = Some(agent_of(self.row, self.fork));
         cause.message_id = self.message_id.map(str::to_owned);

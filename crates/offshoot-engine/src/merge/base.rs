@@ -1,8 +1,8 @@
 //! What a merge compares a workspace with.
 //!
-//! That is the base of the fork, until the fork was merged and stayed where it is, because a program
-//! stands in its directory. Then the project has what was merged, and comparing with the old base
-//! would set the fork against its own work.
+//! That is the base of the fork, until the fork was merged and stayed where it is, because a
+//! program uses its directory. Then the project has what was merged, and comparing with the old
+//! base would set the fork against its own work.
 
 use offshoot_core::{EntryKind, Error, ObjectId, RelPath, Result};
 use offshoot_store::{ForkRow, ReadTx, ReviewState, WorkspaceKey, WorkspaceRow};

@@ -1,9 +1,10 @@
 //! Completing a workspace: what it changed since its base is merged into its project.
 //!
-//! Who asks for a merge leaves a row first and then waits for the project's turn. Whoever has the
-//! turn works off what waits, the oldest first, so that a merge that was asked for is done even if
-//! the process that asked is gone. A merge lands in one transaction: snapshot, versions, history,
-//! reviews and receipt, on the head that it was made from; if the head moved, it is made again.
+//! A request for a merge is a row first, and then waits for the lock of the project. The process
+//! that holds the lock does all merges that wait, the oldest first, so that a merge is done even if
+//! the process that asked for it is gone. A merge lands in one transaction: snapshot, versions,
+//! history, reviews and receipt, on the head that it was made from; if the head moved, it is made
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,15 +25,15 @@ use crate::merge::Merges;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::base::undone_after;
 use crate::merge::decide::Decided;
-use crate::merge::plan_merge::Merging;
+use crate::merge::plan_merge::MergeRequest;
 use crate::merge::review_land::needs_new_merge;
 use crate::merge::review_row::{KnownReviews, parts_of};
 use crate::project::policy::{MergeSettings, Policy};
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::snapshot::check_label;
 
-/// How long a merge waits for those before it.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a request waits for the merges before it.
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// How a workspace is merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,11 +104,11 @@ impl Completed {
 /// A conflict that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingConflict {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
-    /// Why.
+    /// Why it conflicts.
     pub kind: String,
     /// Its review; none for a plan.
     pub review_id: Option<String>,
@@ -127,7 +128,7 @@ impl PendingConflict {
 /// A path that both sides changed and that was put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoResolved {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// How: `same`, `lines`, `words` or `json`.
     pub method: String,
@@ -177,7 +178,7 @@ impl Merges {
         };
         self.store()
             .write(Durability::Relaxed, |tx| tx.put_completion(&completion))?;
-        self.work_off(project, Some(&completion.id))?
+        self.run_waiting(project, Some(&completion.id))?
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::WorkspaceBusy,
@@ -189,11 +190,11 @@ impl Merges {
 
     /// Does every merge that was asked for and not done, in all projects. For the start of a
     /// server. Returns how many are left because they could not be done now.
-    pub fn work_off_completions(&self) -> Result<usize> {
+    pub fn run_waiting_completions(&self) -> Result<usize> {
         let waiting = self.store().read(|tx| tx.completions(None))?;
         let projects: BTreeSet<i64> = waiting.iter().map(|row| row.project.0).collect();
         for project in projects {
-            self.work_off(WorkspaceKey(project), None)?;
+            self.run_waiting(WorkspaceKey(project), None)?;
         }
         self.waiting_completions()
     }
@@ -204,11 +205,11 @@ impl Merges {
     }
 
     /// Works off what waits for a project, up to one merge or all. Returns what came of that one.
-    fn work_off(&self, project: WorkspaceKey, until: Option<&str>) -> Result<Option<Completed>> {
+    fn run_waiting(&self, project: WorkspaceKey, until: Option<&str>) -> Result<Option<Completed>> {
         let _turn = self
             .context
             .locks
-            .exclusive(&format!("merge-{}", project.0), PATIENCE)
+            .exclusive(&format!("merge-{}", project.0), MAX_WAIT)
             .map_err(|error| describe_busy(error, "the turn to merge into the project"))?;
         for row in self.store().read(|tx| tx.completions(Some(project)))? {
             let own = until == Some(row.id.as_str());
@@ -216,18 +217,19 @@ impl Merges {
                 Ok(completed) if own => return Ok(Some(completed)),
                 Ok(_) => {}
                 Err(error) => {
-                    // What can succeed later waits for whoever asked for it.
+                    // A merge that can succeed later stays in the queue until it is requested
+                    // again.
                     let later = [
                         ErrorCode::WorkspaceBusy,
                         ErrorCode::StoreUnavailable,
                         ErrorCode::Timeout,
                         ErrorCode::QuotaExceeded,
                     ];
-                    // Whoever asked for what takes too long is gone by now, and asks again if it
-                    // matters; nobody else has to begin with it each time.
+                    // The caller of a merge that takes too long is gone by now and can ask again;
+                    // later callers must not begin with it each time.
                     let too_long = error.code() == ErrorCode::Timeout
                         && self.context.now().seconds() - row.at.seconds()
-                            > PATIENCE.as_secs() as i64;
+                            > MAX_WAIT.as_secs() as i64;
                     if own || too_long || !later.contains(&error.code()) {
                         self.store()
                             .write(Durability::Relaxed, |tx| tx.remove_completion(&row.id))?;
@@ -239,7 +241,7 @@ impl Merges {
             }
         }
         match until {
-            // Somebody else did it.
+            // Another process did it.
             Some(id) => match self.store().read(|tx| tx.merge(id))? {
                 Some(merge) => {
                     let mut completed = receipt(&merge)?;
@@ -285,7 +287,7 @@ impl Merges {
             None => AfterMerge::removed(),
         });
         self.add_waiting(waiting.workspace, &mut completed)?;
-        // What landed has landed. Whoever comes next finds that there is nothing more to do.
+        // The merge has landed. If its row stays, the next process finds nothing more to do.
         let _ = self
             .store()
             .write(Durability::Relaxed, |tx| tx.remove_completion(&waiting.id));
@@ -329,7 +331,7 @@ impl Merges {
             let fork = fork_row(tx, &row)?;
             Ok((row, fork))
         })?;
-        // The merge that follows waits for the disk, and with it what is stored here.
+        // The commit of the merge makes this one durable too.
         let taken = self.workspaces.take_snapshot_with(
             &row,
             None,
@@ -339,17 +341,17 @@ impl Merges {
         )?;
         let theirs = taken.snapshot;
         if let Some(mut completed) = self.same_merge(&row, &fork, &theirs.id)? {
-            // The same merge, but whether the workspace stays is for this request to say, and so is
-            // what stands in its way: files that no snapshot holds.
+            // The merge is the earlier one, but this request says whether the workspace stays, and
+            // which files that no snapshot holds keep it.
             completed.keep = options.keep;
-            self.drop_unheld(&row, &theirs.id, &mut completed.left_out)?;
+            self.drop_paths_not_in(&row, &theirs.id, &mut completed.left_out)?;
             completed.left_out.extend(too_large);
             return Ok((completed, Vec::new()));
         }
         let plan = |tx: &dyn ReadTx| {
             let snapshot = tx.snapshot(row.key, &theirs.id)?;
             let snapshot = snapshot.ok_or_else(|| Error::internal("a snapshot has no row"))?;
-            let merging = Merging {
+            let request = MergeRequest {
                 row: &row,
                 fork: &fork,
                 theirs: state_of(&snapshot),
@@ -360,7 +362,7 @@ impl Merges {
             };
             let mut objects = self.contents.objects_in(tx);
             objects.cache_trees();
-            let mut plan = self.plan_merge(tx, &objects, &merging)?;
+            let mut plan = self.plan_merge(tx, &objects, &request)?;
             plan.rest.completed.theirs = Some(theirs.id);
             plan.rest.completed.left_out.extend_from_slice(&too_large);
             Ok(plan)
@@ -371,8 +373,8 @@ impl Merges {
         Ok((landed.rest.completed, landed.rest.closed))
     }
 
-    /// What came of merging a workspace as it is now before; none if it has to be merged. What waits
-    /// whole for nobody any more lands now.
+    /// The earlier merge of a workspace as it is now; none if it has to be merged. An atomic merge
+    /// whose conflicts are all decided lands now.
     fn same_merge(
         &self,
         row: &WorkspaceRow,
@@ -380,7 +382,7 @@ impl Merges {
         theirs: &ObjectId,
     ) -> Result<Option<Completed>> {
         // Also decisions about what the workspace merged before: they are not asked for again.
-        let last = match self.land_what_waits(row.key) {
+        let last = match self.land_finished_merges(row.key) {
             Ok(last) => last,
             Err(error) if needs_new_merge(&error) => return Ok(None),
             Err(error) => return Err(error),
@@ -407,7 +409,7 @@ impl Merges {
         let reviews: BTreeMap<i64, &ReviewRow> =
             closed.iter().map(|row| (row.workspace.0, row)).collect();
         for (workspace, review) in reviews {
-            let landed = self.land_what_waits(WorkspaceKey(workspace));
+            let landed = self.land_finished_merges(WorkspaceKey(workspace));
             // What becomes of the merged workspace itself is what its own request says.
             if landed.is_ok() && workspace != merged.key.0 {
                 let _ = self.tidy_after_closing(review);
@@ -416,7 +418,7 @@ impl Merges {
     }
 
     /// Takes out of a list what a snapshot does not hold.
-    fn drop_unheld(
+    fn drop_paths_not_in(
         &self,
         row: &WorkspaceRow,
         snapshot: &ObjectId,

@@ -9,7 +9,7 @@ use offshoot_store::{HistoryOp, WriteTx};
 use crate::content::history_writer::LineTemplate;
 use crate::content::state::StateEdit;
 use crate::history::trail::LOST;
-use crate::merge::authors::{Author, Authors, Sides};
+use crate::merge::authors::{Author, Authors, ConflictAuthors};
 use crate::merge::review_row::parts_of;
 use crate::project::head::Proposal;
 use crate::project::policy::Policy;
@@ -17,7 +17,7 @@ use crate::project::policy::Policy;
 /// A conflict that a policy decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
@@ -31,7 +31,8 @@ pub struct Decided {
     pub lost_by: Option<String>,
     /// The message that had led to it.
     pub lost_message_id: Option<String>,
-    /// The same for what the project has, or had, in these parts, whoever won.
+    /// The agent, or else the operator, that had written what the project has, or had, in these
+    /// parts, whichever side won.
     pub ours_by: Option<String>,
     /// The message that had led to it.
     pub ours_message_id: Option<String>,
@@ -44,11 +45,11 @@ pub(crate) struct Verdict {
     pub(crate) decided: Vec<Decided>,
 }
 
-/// Decides a conflict by a policy, each part on its own; none if somebody has to decide.
+/// Decides a conflict by a policy, each part on its own; none if it needs a review.
 pub(crate) fn decide(
     policy: Policy,
     conflict: &Conflict,
-    sides: &Sides,
+    sides: &ConflictAuthors,
     priority: i64,
 ) -> Option<Verdict> {
     let choices: Vec<Choice> = sides
@@ -91,13 +92,13 @@ fn choice(policy: Policy, ours: Option<&Author>, priority: i64) -> Option<Choice
 fn record(
     policy: Policy,
     conflict: &Conflict,
-    sides: &Sides,
+    sides: &ConflictAuthors,
     choice: Choice,
     parts: &[usize],
 ) -> Decided {
     let of = |side: &[Option<Author>]| {
         let side: Vec<Option<Author>> = parts.iter().map(|&part| side[part].clone()).collect();
-        Sides::first(&side).cloned()
+        ConflictAuthors::first(&side).cloned()
     };
     let ours = of(&sides.ours);
     let (winner, lost, loser) = match choice {

@@ -20,8 +20,8 @@ use crate::merge::three_way::{
 };
 use crate::project::head::Proposal;
 
-/// A decision, ready to be applied to any head.
-pub(crate) enum Wanted {
+/// A resolution of a review that was checked and can be applied to any head.
+pub(crate) enum CheckedResolution {
     Choice(Choice),
     Parts(PartChoices),
     Content(ObjectId, offshoot_store::NewObject),
@@ -34,7 +34,7 @@ impl Merges {
         objects: &StoredObjects<'_>,
         head: &State,
         review: &ReviewRow,
-        wanted: &Wanted,
+        resolution: &CheckedResolution,
     ) -> Result<Proposal> {
         let details = details_of(review)?;
         // Only what belongs to this conflict.
@@ -55,12 +55,12 @@ impl Merges {
             .iter()
             .find(|conflict| conflict.path == review.path)
             .or(again.conflicts.first());
-        match wanted {
-            Wanted::Choice(Choice::Ours) => Ok(Proposal::default()),
-            Wanted::Choice(choice) if details.protected => {
+        match resolution {
+            CheckedResolution::Choice(Choice::Ours) => Ok(Proposal::default()),
+            CheckedResolution::Choice(choice) if details.protected => {
                 edits_of_protected(self.store(), &bench, states, again, *choice)
             }
-            Wanted::Choice(choice) => match conflict {
+            CheckedResolution::Choice(choice) => match conflict {
                 Some(conflict) => {
                     let edits = conflict
                         .resolve(*choice)
@@ -74,7 +74,7 @@ impl Merges {
                 None if *choice == Choice::Theirs => Ok(again.proposal),
                 None => put(head, &base, objects, &review.path, None),
             },
-            Wanted::Parts(parts) => {
+            CheckedResolution::Parts(parts) => {
                 let conflict = conflict
                     .filter(|_| !details.protected)
                     .ok_or_else(|| nothing_in_parts(&review.path))?;
@@ -87,7 +87,7 @@ impl Merges {
                 }
                 state_edits(self.store(), &bench, states, &edits)
             }
-            Wanted::Content(content, object) => {
+            CheckedResolution::Content(content, object) => {
                 let mut proposal = put(head, &theirs, &bench, &review.path, Some(*content))?;
                 proposal.contents.push(object.clone());
                 if let Some(moved) = conflict.and_then(|conflict| conflict.ours_path.as_ref()) {
@@ -98,26 +98,30 @@ impl Merges {
         }
     }
 
-    /// The decision that somebody asked for, and the word for it.
-    pub(crate) fn wanted(&self, row: &ReviewRow, how: Resolution<'_>) -> Result<(String, Wanted)> {
+    /// Checks a requested resolution. Returns it, and the word for it in the row.
+    pub(crate) fn check_resolution(
+        &self,
+        row: &ReviewRow,
+        how: Resolution<'_>,
+    ) -> Result<(String, CheckedResolution)> {
         let review = row.id.as_str();
         let into_project = details_of(row)?.lands_in == LandsIn::Project;
         let check = |bytes: Option<&[u8]>| match into_project {
             true => refuse_what_git_refuses(&row.path, EntryKind::File, bytes),
             false => Ok(()),
         };
-        let choice = |word: &str, choice| Ok((word.to_owned(), Wanted::Choice(choice)));
+        let choice = |word: &str, choice| Ok((word.to_owned(), CheckedResolution::Choice(choice)));
         match how {
             Resolution::Ours => choice("ours", Choice::Ours),
             Resolution::Theirs => choice("theirs", Choice::Theirs),
             Resolution::Base => choice("base", Choice::Base),
             Resolution::Union => choice("union", Choice::Union),
-            Resolution::Parts(parts) => Ok(("parts".to_owned(), Wanted::Parts(parts))),
+            Resolution::Parts(parts) => Ok(("parts".to_owned(), CheckedResolution::Parts(parts))),
             Resolution::Content(content) => {
                 let mut incoming = self.contents.receive(content)?;
                 check(incoming.bytes_if_git_checks_content(&row.path)?.as_deref())?;
-                let wanted = Wanted::Content(incoming.id, incoming.object);
-                Ok(("content".to_owned(), wanted))
+                let resolution = CheckedResolution::Content(incoming.id, incoming.object);
+                Ok(("content".to_owned(), resolution))
             }
             Resolution::Candidate(number) => {
                 let candidates = self.store().read(|tx| tx.candidates(review))?;
@@ -127,16 +131,16 @@ impl Merges {
                         .with_hint(format!("`offshoot review show {review}` lists them"))
                 })?;
                 check(Some(&self.contents.whole_object(&found.content)?))?;
-                let wanted = self.wanted_content(found.content)?;
-                Ok((format!("candidate {number}"), wanted))
+                let resolution = self.resolution_with_content(found.content)?;
+                Ok((format!("candidate {number}"), resolution))
             }
         }
     }
 
-    pub(crate) fn wanted_content(&self, id: ObjectId) -> Result<Wanted> {
+    pub(crate) fn resolution_with_content(&self, id: ObjectId) -> Result<CheckedResolution> {
         let bytes = self.contents.whole_object(&id)?;
         let object = self.store().prepare(ObjectKind::Blob, id, &bytes)?;
-        Ok(Wanted::Content(id, object))
+        Ok(CheckedResolution::Content(id, object))
     }
 }
 

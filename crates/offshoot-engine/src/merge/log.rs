@@ -1,7 +1,7 @@
 //! Merges that were done: the log, undoing one, and bringing back what lost.
 
 use offshoot_core::{Cause, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, Timestamp};
-use offshoot_merge::MergeOptions;
+use offshoot_merge::{Conflict, MergeOptions};
 use offshoot_store::{Durability, HistoryOp, MergeRow, ReadTx, Via, WriteTx};
 
 use crate::content::incoming::Content;
@@ -13,7 +13,7 @@ use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::review_row::{Who, who};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
-use crate::project::head::Recorded;
+use crate::project::head::ChangeRecord;
 use crate::workspace::snapshot::Snapshot;
 
 /// A merge and what came of it.
@@ -21,7 +21,7 @@ use crate::workspace::snapshot::Snapshot;
 pub struct MergeReceipt {
     /// What it did.
     pub completed: Completed,
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
     /// Who asked for it.
     pub by: Who,
@@ -55,7 +55,7 @@ impl Merges {
         self.undo_merge_if(id, |_| Ok(()), cause)
     }
 
-    /// The same if what changes in the project may be changed.
+    /// Like [`undo_merge`](Self::undo_merge), if `allowed` accepts the edits of the project.
     pub(crate) fn undo_merge_if(
         &self,
         id: &str,
@@ -88,7 +88,7 @@ impl Merges {
             Ok((state_of(&landed), before))
         })?;
         let label = format!("Undo merge of {}", receipt(&merge)?.workspace);
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: &label,
             further_parents: &[],
             op: HistoryOp::MergeUndo,
@@ -107,20 +107,7 @@ impl Merges {
                 allowed(&undo.proposal.edits)?;
                 return Ok(undo.proposal);
             }
-            let paths: Vec<String> = undo
-                .conflicts
-                .iter()
-                .map(|one| one.path.to_text())
-                .collect();
-            Err(Error::new(
-                ErrorCode::MergeConflict,
-                "what the merge brought was changed since",
-            )
-            .with_hint(format!(
-                "nothing was undone; undo the later merges first, or edit `{}`",
-                paths.join("`, `")
-            ))
-            .with_details(serde_json::json!({ "conflicts": paths })))
+            Err(changed_since_merge(&undo.conflicts))
         };
         let project_id: ProjectId = project.id.as_str().parse()?;
         let note = |tx: &mut dyn WriteTx, snapshot: ObjectId| {
@@ -131,7 +118,7 @@ impl Merges {
         };
         let (snapshot, created) =
             self.projects
-                .change_project(&project_id, &recorded, make, |tx, draft| {
+                .change_project(&project_id, &record, make, |tx, draft| {
                     note(tx, draft.snapshot.id)
                 })?;
         if !created {
@@ -161,6 +148,20 @@ impl Merges {
             cause,
         )
     }
+}
+
+/// The error about an undo of a merge whose paths were changed since.
+fn changed_since_merge(conflicts: &[Conflict]) -> Error {
+    let paths: Vec<String> = conflicts.iter().map(|one| one.path.to_text()).collect();
+    Error::new(
+        ErrorCode::MergeConflict,
+        "what the merge brought was changed since",
+    )
+    .with_hint(format!(
+        "nothing was undone; undo the later merges first, or edit `{}`",
+        paths.join("`, `")
+    ))
+    .with_details(serde_json::json!({ "conflicts": paths }))
 }
 
 fn as_receipt(row: &MergeRow) -> Result<MergeReceipt> {

@@ -25,6 +25,8 @@ pub(crate) mod review_update;
 pub(crate) mod reviews;
 pub(crate) mod three_way;
 pub(crate) mod update;
+mod update_commit;
+mod update_dir;
 
 use std::sync::Arc;
 

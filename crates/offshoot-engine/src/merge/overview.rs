@@ -19,7 +19,7 @@ use crate::content::state::State;
 use crate::merge::Merges;
 use crate::{ProviderName, Workspace};
 
-/// So many of the paths that two forks, or a fork and its project, both changed are named.
+/// The most paths that are named where two forks, or a fork and its project, changed the same ones.
 const NAMED_PATHS: usize = 20;
 
 /// One open fork beside the others of its project.
@@ -49,7 +49,7 @@ pub struct ForkOverview {
     pub last_operation: Option<HistoryRow>,
     /// How many of its conflicts wait for a decision.
     pub open_reviews: usize,
-    /// Why its directory could not be looked at, so that this is what was recorded before.
+    /// Why its directory could not be synced, so that this is the state recorded before.
     pub not_looked_at: Option<String>,
 }
 
@@ -119,7 +119,8 @@ impl Merges {
         }
     }
 
-    /// The same after a look at some of the directories, with the paths that may be shown.
+    /// Like [`overview`](Self::overview), after a sync of some of the directories, with the paths
+    /// that may be shown.
     pub(crate) fn overview_after(
         &self,
         project: Option<&ProjectId>,
@@ -269,8 +270,8 @@ impl<'a> ProjectChanges<'a> {
 /// Paths that the same forks changed are counted together, so that the cost follows the paths plus
 /// the pairs of forks, and not their product where all forks changed the same.
 fn mark_overlaps(forks: &mut [ForkOverview], changed: &[BTreeSet<RelPath>]) -> Result<()> {
-    let mut shared: BTreeMap<(usize, usize), Shared<'_>> = BTreeMap::new();
-    for (Meeting { here, meets }, group) in meetings(changed)? {
+    let mut shared: BTreeMap<(usize, usize), SharedPaths<'_>> = BTreeMap::new();
+    for (OverlapKey { here, meets }, group) in overlaps_by_forks(changed)? {
         for of in here {
             cancel::check()?;
             for with in meets.iter().filter(|with| **with != of) {
@@ -292,22 +293,23 @@ fn mark_overlaps(forks: &mut [ForkOverview], changed: &[BTreeSet<RelPath>]) -> R
     Ok(())
 }
 
-/// Which forks, by their numbers, changed a path, and which changed it or something above or below.
+/// The key of a group of paths: which forks, by their numbers, changed the path, and which changed
+/// it or something above or below.
 #[derive(PartialEq, Eq, Hash)]
-struct Meeting {
+struct OverlapKey {
     here: Vec<usize>,
     meets: BTreeSet<usize>,
 }
 
 /// Paths, of which the first are named.
 #[derive(Default)]
-struct Shared<'a> {
+struct SharedPaths<'a> {
     count: usize,
     first: BTreeSet<&'a RelPath>,
 }
 
-impl<'a> Shared<'a> {
-    fn add(&mut self, other: &Shared<'a>) {
+impl<'a> SharedPaths<'a> {
+    fn add(&mut self, other: &SharedPaths<'a>) {
         self.count += other.count;
         self.first.extend(&other.first);
         while self.first.len() > NAMED_PATHS {
@@ -317,7 +319,9 @@ impl<'a> Shared<'a> {
 }
 
 /// The paths at which forks meet, those of the same forks together.
-fn meetings(changed: &[BTreeSet<RelPath>]) -> Result<HashMap<Meeting, Shared<'_>>> {
+fn overlaps_by_forks(
+    changed: &[BTreeSet<RelPath>],
+) -> Result<HashMap<OverlapKey, SharedPaths<'_>>> {
     let mut at: BTreeMap<&RelPath, Vec<usize>> = BTreeMap::new();
     for (number, paths) in changed.iter().enumerate() {
         for path in paths {
@@ -335,7 +339,7 @@ fn meetings(changed: &[BTreeSet<RelPath>]) -> Result<HashMap<Meeting, Shared<'_>
             below.entry(above).or_default().extend(here);
         }
     }
-    let mut found: HashMap<Meeting, Shared<'_>> = HashMap::new();
+    let mut found: HashMap<OverlapKey, SharedPaths<'_>> = HashMap::new();
     for (number, (path, here)) in at.iter().enumerate() {
         if number % 1024 == 0 {
             cancel::check()?;
@@ -345,7 +349,7 @@ fn meetings(changed: &[BTreeSet<RelPath>]) -> Result<HashMap<Meeting, Shared<'_>
         meets.extend(below.get(path).into_iter().flatten());
         if meets.len() > 1 {
             let here = here.clone();
-            let group = found.entry(Meeting { here, meets }).or_default();
+            let group = found.entry(OverlapKey { here, meets }).or_default();
             group.count += 1;
             // They come in order.
             if group.first.len() < NAMED_PATHS {
@@ -377,10 +381,10 @@ mod tests {
         let paths: BTreeSet<RelPath> = (0..10_000).map(parse).collect();
         let mut changed = vec![paths.clone(); 100];
         changed[99].insert(RelPath::parse(b"alone").unwrap());
-        let found = meetings(&changed).unwrap();
+        let found = overlaps_by_forks(&changed).unwrap();
         assert_eq!(found.len(), 1);
-        for (meeting, shared) in &found {
-            assert_eq!((meeting.here.len(), meeting.meets.len()), (100, 100));
+        for (key, shared) in &found {
+            assert_eq!((key.here.len(), key.meets.len()), (100, 100));
             assert_eq!((shared.count, shared.first.len()), (10_000, NAMED_PATHS));
             assert!(
                 shared

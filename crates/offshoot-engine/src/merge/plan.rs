@@ -14,7 +14,7 @@ use crate::content::state::StateEntry;
 use crate::content::too_large::{TooLarge, largest_file};
 use crate::merge::Merges;
 use crate::merge::complete::{CompleteOptions, Completed, PendingConflict};
-use crate::merge::plan_merge::Merging;
+use crate::merge::plan_merge::MergeRequest;
 use crate::merge::protect;
 use crate::project::policy::MergeSettings;
 use crate::project::protection::Protection;
@@ -86,7 +86,7 @@ impl Merges {
             let index = Index::new(self.store(), tx, &row).with_rows()?;
             let mut bench = PendingObjects::new(&index.objects);
             let pending = index.plan_snapshot(include_ignored)?;
-            let merging = Merging {
+            let request = MergeRequest {
                 row: &row,
                 fork: &fork,
                 theirs: index.base().edit(&mut bench, &pending.edits)?,
@@ -95,7 +95,7 @@ impl Merges {
                 id: "",
                 cause,
             };
-            let plan = self.plan_merge(tx, &bench, &merging)?;
+            let plan = self.plan_merge(tx, &bench, &request)?;
             let (project, mut completed) = (plan.project, plan.rest.completed);
             completed.merge_id = None;
             completed.snapshot = None;

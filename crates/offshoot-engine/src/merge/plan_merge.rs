@@ -25,9 +25,9 @@ use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingCo
 use crate::merge::decide::{add_taken_away, decide, keep_lost, taken_away};
 use crate::merge::protect::{self, ProtectedChange, decided_before, held_review};
 use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
-use crate::merge::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review};
+use crate::merge::review_row::{ChangedPaths, ConflictContext, KnownReviews, LandsIn, new_review};
 use crate::merge::three_way::{ThreeStates, ThreeWay, merge_into_project, state_edits};
-use crate::project::head::{HeadChange, Proposal, Recorded, land_draft};
+use crate::project::head::{ChangeRecord, HeadChange, Proposal, land_draft};
 use crate::project::policy::{MergeSettings, Policy};
 use crate::project::protection::Protection;
 use crate::sync::ignored::IgnoredFiles;
@@ -43,8 +43,8 @@ pub(crate) struct MergeOutcome {
     pub(crate) closed: Vec<ReviewRow>,
 }
 
-/// What is merged.
-pub(crate) struct Merging<'a> {
+/// One merge to plan: the workspace, its side, and how it was asked for.
+pub(crate) struct MergeRequest<'a> {
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) fork: &'a ForkRow,
     pub(crate) theirs: State,
@@ -56,19 +56,19 @@ pub(crate) struct Merging<'a> {
     pub(crate) cause: &'a Cause,
 }
 
-/// What the conflicts of a merge are decided with.
-struct Deciding<'a> {
-    merging: &'a Merging<'a>,
+/// What deciding a conflict of a merge needs to know.
+struct DecisionContext<'a> {
+    request: &'a MergeRequest<'a>,
     settings: &'a MergeSettings,
     protection: &'a Protection,
     authors: &'a Authors<'a>,
-    finding: &'a Finding<'a>,
+    context: &'a ConflictContext<'a>,
     known: &'a KnownReviews,
     states: ThreeStates<'a>,
 }
 
-/// What is decided so far.
-struct Draft {
+/// The result of a merge so far, while its conflicts are decided one by one.
+struct DecisionsSoFar {
     proposal: Proposal,
     completed: Completed,
     reviews: Vec<ReviewRow>,
@@ -80,90 +80,90 @@ impl Merges {
         &self,
         tx: &dyn ReadTx,
         objects: &dyn ObjectReader,
-        merging: &Merging<'_>,
+        request: &MergeRequest<'_>,
     ) -> Result<MergePlan> {
-        let project = open_project_of(tx, merging.fork)?;
+        let project = open_project_of(tx, request.fork)?;
         let settings = MergeSettings::read(tx, project.key)?;
-        let known = KnownReviews::read(tx, merging.row.key)?;
-        let since = merged_from_here(tx, merging.row)?;
+        let known = KnownReviews::read(tx, request.row.key)?;
+        let since = merged_from_here(tx, request.row)?;
         let mut bench = PendingObjects::new(objects);
-        let forked = (merging.row, merging.fork);
+        let forked = (request.row, request.fork);
         let base = merge_base(tx, &mut bench, forked, since.as_ref(), &known)?;
         let objects: &dyn ObjectReader = &bench;
         let ours = state_of_row(&project);
         let states = ThreeStates {
             base: &base,
             ours: &ours,
-            theirs: &merging.theirs,
+            theirs: &request.theirs,
         };
         let options = MergeOptions::default();
         let mut merge = merge_into_project(self.store(), objects, states, &options)?;
         let protection = Protection::new(&settings.protect);
         let held = protection.hold(objects, states, &mut merge)?;
-        let changes = Changed::new(&merge.theirs);
+        let changes = ChangedPaths::new(&merge.theirs);
         let lands_in = LandsIn::Project;
-        let finding = Finding {
+        let context = ConflictContext {
             project: &project,
             ours: &ours,
             objects,
-            row: merging.row,
+            row: request.row,
             changes: &changes,
-            waiting: &still_waiting(tx, objects, &known, lands_in, &merging.theirs)?,
-            base: merging.fork.base,
+            waiting: &still_waiting(tx, objects, &known, lands_in, &request.theirs)?,
+            base: request.fork.base,
             since,
-            snapshot: merging.snapshot,
-            merge: merging.id,
+            snapshot: request.snapshot,
+            merge: request.id,
             lands_in,
         };
-        let message_id = merging.cause.message_id.as_deref();
-        let deciding = Deciding {
-            merging,
+        let message_id = request.cause.message_id.as_deref();
+        let deciding = DecisionContext {
+            request,
             settings: &settings,
             protection: &protection,
             authors: &Authors::new(tx, objects, &project, forked, states, message_id),
-            finding: &finding,
+            context: &context,
             known: &known,
             states,
         };
         let conflicts = std::mem::take(&mut merge.conflicts);
-        let mut draft = Draft {
-            completed: receipt_so_far(merging, &settings, &project, since, &mut merge),
+        let mut draft = DecisionsSoFar {
+            completed: receipt_so_far(request, &settings, &project, since, &mut merge),
             proposal: merge.proposal,
             reviews: Vec::new(),
         };
         self.decide_conflicts(&deciding, &conflicts, &mut draft)?;
         review_protected(&deciding, &held, &mut draft)?;
-        let closed = closed_by_merge(&known, merging.fork, &changes, &draft.reviews)?;
-        self.draft_head(tx, objects, merging, project.clone(), draft, closed)
+        let closed = closed_by_merge(&known, request.fork, &changes, &draft.reviews)?;
+        self.draft_head(tx, objects, request, project.clone(), draft, closed)
     }
 
     /// Decides by policy what can be, and opens a review for every other conflict.
     fn decide_conflicts(
         &self,
-        deciding: &Deciding<'_>,
+        deciding: &DecisionContext<'_>,
         conflicts: &[Conflict],
-        draft: &mut Draft,
+        draft: &mut DecisionsSoFar,
     ) -> Result<()> {
-        let Deciding {
-            merging, finding, ..
+        let DecisionContext {
+            request, context, ..
         } = deciding;
         let mut taken = Vec::new();
         for conflict in conflicts {
             cancel::check()?;
             let is_protected = deciding.protection.concerns_conflict(conflict);
-            let policy = match (is_protected, merging.options.policy) {
+            let policy = match (is_protected, request.options.policy) {
                 (true, _) => Policy::Review,
                 (false, Some(policy)) => policy,
                 (false, None) => deciding.settings.policy(&conflict.path),
             };
             let sides = deciding.authors.sides(conflict)?;
-            let verdict = decide(policy, conflict, &sides, merging.fork.priority);
+            let verdict = decide(policy, conflict, &sides, request.fork.priority);
             let refused = match &verdict {
-                Some(verdict) => git_refuses_any(finding.objects, &verdict.edits)?,
+                Some(verdict) => git_refuses_any(context.objects, &verdict.edits)?,
                 None => false,
             };
             let Some(verdict) = verdict.filter(|_| !refused) else {
-                let review = new_review(conflict, finding, sides.whos(), is_protected)?;
+                let review = new_review(conflict, context, sides.attributions(), is_protected)?;
                 let waiting = PendingConflict::new(conflict, &review);
                 draft.completed.conflicts.push(waiting);
                 draft.reviews.push(review);
@@ -172,7 +172,7 @@ impl Merges {
             let authors = deciding.authors;
             let lost = taken_away(policy, conflict, &verdict, authors, &draft.proposal)?;
             taken.extend(lost);
-            let (objects, states) = (finding.objects, deciding.states);
+            let (objects, states) = (context.objects, deciding.states);
             let more = state_edits(self.store(), objects, states, &verdict.edits)?;
             draft.proposal.edits.extend(more.edits);
             draft.proposal.contents.extend(more.contents);
@@ -187,12 +187,12 @@ impl Merges {
         &self,
         tx: &dyn ReadTx,
         objects: &dyn ObjectReader,
-        merging: &Merging<'_>,
+        request: &MergeRequest<'_>,
         project: WorkspaceRow,
-        planned: Draft,
+        planned: DecisionsSoFar,
         mut closed: Vec<ReviewRow>,
     ) -> Result<MergePlan> {
-        let Draft {
+        let DecisionsSoFar {
             mut proposal,
             mut completed,
             reviews,
@@ -200,22 +200,20 @@ impl Merges {
         if completed.atomic && !reviews.is_empty() {
             proposal = Proposal::default();
         }
-        let given = merging.options.label.clone();
-        let label = given.unwrap_or_else(|| format!("Merge {}", merging.row.id));
-        let cause = merge_cause(merging);
-        let recorded = recorded(&label, &cause, self.context.now());
+        let given = request.options.label.clone();
+        let label = given.unwrap_or_else(|| format!("Merge {}", request.row.id));
+        let cause = merge_cause(request);
+        let record = record(&label, &cause, self.context.now());
         let draft = match proposal.edits.is_empty() {
             true => None,
-            false => {
-                Some((self.projects).draft_project(tx, project.clone(), proposal, &recorded)?)
-            }
+            false => Some((self.projects).draft_project(tx, project.clone(), proposal, &record)?),
         };
         let draft = draft.filter(|draft| !draft.changes.is_empty());
         if let Some(draft) = &draft {
             completed.snapshot = Some(draft.snapshot.id);
             let files = draft.changes.iter().filter(|change| is_of_a_file(change));
             completed.merged = files.map(|change| change.path.clone()).collect();
-            closed.extend(closed_by_agreement(tx, objects, draft, merging.row.key)?);
+            closed.extend(closed_by_agreement(tx, objects, draft, request.row.key)?);
         }
         Ok(HeadChange {
             project,
@@ -265,7 +263,7 @@ impl Merges {
             keep_lost(tx, &line, decided, &waiting.id)?;
         }
         if let Some(draft) = &plan.draft {
-            land_draft(tx, draft, &recorded(&label, &cause, at))?;
+            land_draft(tx, draft, &record(&label, &cause, at))?;
         }
         for review in &plan.rest.closed {
             tx.put_review(review)?;
@@ -320,7 +318,7 @@ fn open_project_of(tx: &dyn ReadTx, fork: &ForkRow) -> Result<WorkspaceRow> {
 
 /// What the receipt of a merge says before its conflicts are looked at.
 fn receipt_so_far(
-    merging: &Merging<'_>,
+    request: &MergeRequest<'_>,
     settings: &MergeSettings,
     project: &WorkspaceRow,
     since: Option<ObjectId>,
@@ -331,9 +329,9 @@ fn receipt_so_far(
         method: one.method.as_str().to_owned(),
     });
     Completed {
-        merge_id: Some(merging.id.to_owned()),
+        merge_id: Some(request.id.to_owned()),
         project: project.id.to_string(),
-        workspace: merging.row.id.to_string(),
+        workspace: request.row.id.to_string(),
         snapshot: None,
         theirs: None,
         since,
@@ -343,10 +341,10 @@ fn receipt_so_far(
         unchanged: std::mem::take(&mut merge.unchanged),
         decided: Vec::new(),
         left_out: std::mem::take(&mut merge.left_out),
-        include_ignored: merging.options.include_ignored || settings.include_ignored,
+        include_ignored: request.options.include_ignored || settings.include_ignored,
         ignored_removed: IgnoredFiles::default(),
-        keep: merging.options.keep,
-        atomic: match merging.options.atomic {
+        keep: request.options.keep,
+        atomic: match request.options.atomic {
             Some(atomic) => atomic,
             None => settings.landing == Landing::Atomic,
         },
@@ -357,19 +355,19 @@ fn receipt_so_far(
 
 /// Opens a review for every change of a protected path that nobody has decided about.
 fn review_protected(
-    deciding: &Deciding<'_>,
+    deciding: &DecisionContext<'_>,
     held: &[ProtectedChange],
-    draft: &mut Draft,
+    draft: &mut DecisionsSoFar,
 ) -> Result<()> {
-    let (authors, finding) = (deciding.authors, deciding.finding);
+    let (authors, context) = (deciding.authors, deciding.context);
     for one in held {
         cancel::check()?;
-        let theirs = &deciding.merging.theirs;
-        if one.is_decided(authors.tx, finding.objects, deciding.known, theirs)? {
+        let theirs = &deciding.request.theirs;
+        if one.is_decided(authors.tx, context.objects, deciding.known, theirs)? {
             draft.completed.decided.push(decided_before(authors, one)?);
             continue;
         }
-        let review = held_review(authors, one, finding)?;
+        let review = held_review(authors, one, context)?;
         draft.completed.conflicts.push(PendingConflict {
             path: one.path.clone(),
             parts: Vec::new(),
@@ -387,8 +385,8 @@ fn is_of_a_file(change: &StateChange) -> bool {
     is_file(change.before) || is_file(change.after)
 }
 
-fn recorded<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> Recorded<'a> {
-    Recorded {
+fn record<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> ChangeRecord<'a> {
+    ChangeRecord {
         label,
         further_parents: &[],
         op: HistoryOp::Merge,
@@ -399,10 +397,10 @@ fn recorded<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) 
 }
 
 /// A merge is done by the system; the agent is named as a claim.
-fn merge_cause(merging: &Merging<'_>) -> Cause {
+fn merge_cause(request: &MergeRequest<'_>) -> Cause {
     Cause {
         operator: Operator::system(),
-        claim: Some(agent_of(merging.row, merging.fork)),
-        message_id: merging.cause.message_id.clone(),
+        claim: Some(agent_of(request.row, request.fork)),
+        message_id: request.cause.message_id.clone(),
     }
 }

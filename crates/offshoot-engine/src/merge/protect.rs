@@ -1,9 +1,9 @@
 //! Protected paths: what changes there waits for a person, even where it fits.
 //!
-//! Tools read some files of a checkout and run what they say: workflows, hooks, settings of editors and
-//! of agents. An agent that changes them acts on whoever works with the project next. So a merge holds
-//! such a change back and opens a review for it, whatever policy it was completed with, and only the
-//! owner or an admin decides that.
+//! Tools read some files of a checkout and run what they say: workflows, hooks, settings of editors
+//! and of agents. An agent that changes them acts on the next person who works with the project. So
+//! a merge holds such a change back and opens a review for it, whatever policy it was completed
+//! with, and only the owner or an admin decides that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::merge::Merges;
 use crate::merge::authors::{Author, Authors};
 use crate::merge::decide::Decided;
 use crate::merge::review_row::{
-    Decision, Details, Finding, KnownReviews, LandsIn, Subject, details_of, find_review,
+    ConflictContext, Decision, Details, KnownReviews, LandsIn, Subject, details_of, find_review,
     open_review,
 };
 use crate::merge::three_way::{ThreeStates, ThreeWay};
@@ -64,21 +64,27 @@ impl Protection {
         states: ThreeStates<'_>,
         merge: &ThreeWay,
     ) -> Result<Vec<BTreeSet<RelPath>>> {
-        let ties = Ties::new(objects, states, merge)?;
+        let dependencies = EditDependencies::new(objects, states, merge)?;
         let mut groups = Groups::default();
-        for (path, edit) in ties.edits {
+        for (path, edit) in dependencies.edits {
             cancel::check()?;
-            if !groups.of.contains_key(path) && self.is_concerned(&ties, path, edit)? {
-                groups.add(ties.around(path)?);
+            if !groups.of.contains_key(path) && self.is_concerned(&dependencies, path, edit)? {
+                groups.add(dependencies.around(path)?);
             }
         }
         Ok(groups.finish())
     }
 
-    fn is_concerned(&self, ties: &Ties<'_>, path: &RelPath, edit: &StateEdit) -> Result<bool> {
-        let before = ties.ours(path)?;
+    fn is_concerned(
+        &self,
+        dependencies: &EditDependencies<'_>,
+        path: &RelPath,
+        edit: &StateEdit,
+    ) -> Result<bool> {
+        let before = dependencies.ours(path)?;
         let kinds = [before.map(|entry| entry.kind), edit.kind_after()];
-        let protected = self.covers(path) || ties.other_name(path).any(|name| self.covers(name));
+        let protected =
+            self.covers(path) || dependencies.other_name(path).any(|name| self.covers(name));
         if protected {
             // A directory by itself runs nothing; another mode of one that is there is told.
             let is_leaf =
@@ -171,8 +177,8 @@ pub(crate) fn has_same(
     Ok(true)
 }
 
-/// What ties the edits of a merge together.
-struct Ties<'a> {
+/// Finds the edits of a merge that make sense only together, such as both names of a renamed file.
+struct EditDependencies<'a> {
     objects: &'a dyn ObjectReader,
     states: ThreeStates<'a>,
     edits: &'a StateEdits,
@@ -182,12 +188,12 @@ struct Ties<'a> {
     going: HashMap<ObjectId, Vec<RelPath>>,
 }
 
-impl<'a> Ties<'a> {
+impl<'a> EditDependencies<'a> {
     fn new(
         objects: &'a dyn ObjectReader,
         states: ThreeStates<'a>,
         merge: &'a ThreeWay,
-    ) -> Result<Ties<'a>> {
+    ) -> Result<EditDependencies<'a>> {
         let mut names: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
         for one in &merge.auto_resolved {
             if let Some(from) = &one.renamed_from {
@@ -214,7 +220,7 @@ impl<'a> Ties<'a> {
                 going.entry(id).or_default().push(path.clone());
             }
         }
-        Ok(Ties {
+        Ok(EditDependencies {
             objects,
             states,
             edits,
@@ -231,7 +237,7 @@ impl<'a> Ties<'a> {
         self.names.get(path).into_iter().flatten()
     }
 
-    /// An edit with all that it is tied to.
+    /// An edit with all that it depends on.
     fn around(&self, path: &RelPath) -> Result<BTreeSet<RelPath>> {
         let mut group = BTreeSet::new();
         let mut open = vec![path.clone()];
@@ -288,7 +294,7 @@ impl Groups {
     fn add(&mut self, group: BTreeSet<RelPath>) {
         let touched = group.iter().filter_map(|path| self.of.get(path).copied());
         let touched: BTreeSet<usize> = touched.collect();
-        // The largest takes the others in, so that no path is moved often.
+        // The largest group absorbs the others, so that no path is moved often.
         let largest = touched.iter().max_by_key(|&&n| self.groups[n].len());
         let into = largest.copied().unwrap_or_else(|| {
             self.groups.push(BTreeSet::new());
@@ -338,7 +344,7 @@ impl Merges {
 pub(crate) fn held_review(
     authors: &Authors<'_>,
     held: &ProtectedChange,
-    finding: &Finding<'_>,
+    context: &ConflictContext<'_>,
 ) -> Result<ReviewRow> {
     let ThreeStates { base, ours, theirs } = authors.states;
     let content = |state: &State| -> Result<Option<ObjectId>> {
@@ -360,7 +366,7 @@ pub(crate) fn held_review(
         by: (by.0.map(|ours| ours.who()), by.1.map(|theirs| theirs.who())),
         protected: true,
     };
-    open_review(subject, finding)
+    open_review(subject, context)
 }
 
 /// What a merge tells of changes that somebody has decided before: the project keeps what it has.

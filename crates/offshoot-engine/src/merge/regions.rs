@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::content::as_text;
 use crate::merge::review_row::part_name;
 
-/// With more parts than this nobody is told beforehand which of them of a JSON document can be
-/// joined: each is tried by a merge of its own.
+/// The most parts of a JSON document for which the answer says whether they can be joined: each is
+/// tried by a merge of its own.
 const MOST_TRIED: usize = 32;
 
 /// What to take of one part.
@@ -85,7 +85,7 @@ pub struct Piece {
 
 /// What comes of three texts.
 #[derive(Clone, Debug)]
-pub struct TextsMerged {
+pub struct MergedTexts {
     /// The merged content. Where parts conflict they are as was chosen, or as ours has them.
     pub content: Vec<u8>,
     /// Whether nothing waits for a choice.
@@ -100,10 +100,10 @@ pub fn merge_texts(
     path: &RelPath,
     [base, ours, theirs]: [&[u8]; 3],
     choices: Option<&PartChoices>,
-) -> Result<TextsMerged> {
+) -> Result<MergedTexts> {
     let options = MergeFileOptions::default();
     match merge_file(path.as_bytes(), base, ours, theirs, &options) {
-        FileMerge::Clean { bytes, .. } => Ok(TextsMerged {
+        FileMerge::Clean { bytes, .. } => Ok(MergedTexts {
             content: bytes,
             clean: true,
             regions: Vec::new(),
@@ -115,7 +115,7 @@ pub fn merge_texts(
                     .ok_or_else(|| cannot_join_parts(path))?,
                 None => with_ours(&conflict),
             };
-            Ok(TextsMerged {
+            Ok(MergedTexts {
                 content,
                 clean: choices.is_some(),
                 regions: regions_of(&conflict),

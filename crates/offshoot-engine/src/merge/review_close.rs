@@ -11,7 +11,7 @@ use crate::content::state::{State, StateEntry};
 use crate::formats;
 use crate::merge::protect::has_same;
 use crate::merge::review_row::{
-    Changed, Decision, Details, KnownReviews, LandsIn, SETTLED, SUPERSEDED, details_of,
+    ChangedPaths, Decision, Details, KnownReviews, LandsIn, SETTLED, SUPERSEDED, details_of,
 };
 use crate::project::head::ProjectDraft;
 
@@ -27,8 +27,8 @@ pub(crate) fn still_waiting<'a>(
     for (row, details) in known.open() {
         // What the owner looks at must not become something else under the same name.
         let now = |path: &RelPath| theirs.entry(objects, path);
-        let is_same = !details.protected || has_same(tx, objects, (row, details), now)?;
-        if details.lands_in == lands_in && is_same {
+        let is_same_index = !details.protected || has_same(tx, objects, (row, details), now)?;
+        if details.lands_in == lands_in && is_same_index {
             waiting.entry(&row.path).or_insert(row);
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn asked_by_merges<'a>(
 pub(crate) fn closed_by_merge(
     known: &KnownReviews,
     fork: &ForkRow,
-    changes: &Changed,
+    changes: &ChangedPaths,
     asked: &[ReviewRow],
 ) -> Result<Vec<ReviewRow>> {
     let (ids, paths) = ids_and_paths(asked);
@@ -97,7 +97,7 @@ pub(crate) fn closed_by_update(
     tx: &dyn ReadTx,
     objects: &dyn ObjectReader,
     known: &KnownReviews,
-    changes: &Changed,
+    changes: &ChangedPaths,
     head: &State,
     asked: &[ReviewRow],
 ) -> Result<Vec<ReviewRow>> {
@@ -170,7 +170,7 @@ fn ids_and_paths(rows: &[ReviewRow]) -> (HashSet<&str>, HashSet<&RelPath>) {
 
 /// Whether a workspace has changes of its own where a review is: at its path, and for what the owner
 /// decides at all that waits with it.
-fn brings(changes: &Changed, row: &ReviewRow, details: &Details) -> bool {
+fn brings(changes: &ChangedPaths, row: &ReviewRow, details: &Details) -> bool {
     let brought = |path: &RelPath| changes.contains(path);
     brought(&row.path) && (!details.protected || details.paths.iter().all(brought))
 }

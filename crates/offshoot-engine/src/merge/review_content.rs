@@ -34,7 +34,7 @@ pub enum ReviewSide {
     Candidate(i64),
 }
 
-/// Texts up to here are told together with the parts; larger ones have to be asked for.
+/// Texts up to this size are sent together with the parts; larger ones have a request of their own.
 const MOST_SHOWN: u64 = 1 << 20;
 
 /// One of the texts.
@@ -44,7 +44,7 @@ pub struct SideContent {
     pub id: Option<ObjectId>,
     /// How many bytes it has.
     pub size: u64,
-    /// The bytes; none if they are too many to be told with the rest.
+    /// The bytes; none if they are too many to be sent with the parts.
     pub bytes: Option<Arc<[u8]>>,
 }
 
@@ -74,7 +74,7 @@ impl Merges {
         let review = self.review(id)?;
         self.store().read(|tx| {
             let row = find_review(tx, id)?;
-            let sides = self.sides_now(tx, &row)?;
+            let sides = self.current_sides(tx, &row)?;
             let side = |id: Option<ObjectId>| id.map(|id| self.side(tx, id)).transpose();
             let candidates = review.candidates.iter();
             let candidates = candidates.map(|one| Ok((one.number, self.side(tx, one.content)?)));
@@ -93,8 +93,8 @@ impl Merges {
                 content.regions = regions;
             }
             content.merged = match self.merged_now(tx, &row.path, &sides)? {
-                Some(Fitting::Text(text)) => Some(SideContent::of(text)),
-                Some(Fitting::Theirs) => content.theirs.clone(),
+                Some(MergedContent::Text(text)) => Some(SideContent::of(text)),
+                Some(MergedContent::Theirs) => content.theirs.clone(),
                 None => None,
             };
             Ok(content)
@@ -106,17 +106,17 @@ impl Merges {
         &self,
         tx: &dyn ReadTx,
         path: &RelPath,
-        sides: &SidesNow,
-    ) -> Result<Option<Fitting>> {
+        sides: &CurrentSides,
+    ) -> Result<Option<MergedContent>> {
         if let Some(conflict) = &sides.conflict {
             let parts = conflict.content.as_ref();
             let parts =
                 parts.filter(|parts| !parts.parts.iter().any(|one| one.part == Part::Whole));
-            return Ok(parts.map(|parts| Fitting::Text(with_ours(parts))));
+            return Ok(parts.map(|parts| MergedContent::Text(with_ours(parts))));
         }
         // Nothing conflicts by now, or it waits because its path is protected.
         let (Some(ours), Some(theirs)) = (sides.ours, sides.theirs) else {
-            return Ok(Some(Fitting::Theirs));
+            return Ok(Some(MergedContent::Theirs));
         };
         for id in sides.base.into_iter().chain([ours, theirs]) {
             // Nothing is read that a merge would not look into.
@@ -128,7 +128,7 @@ impl Merges {
         let base = sides.base.map(bytes).transpose()?.unwrap_or_default();
         let all = [&*base, &*bytes(ours)?, &*bytes(theirs)?];
         let merged = merge_texts(path, all, None)?;
-        Ok(merged.clean.then_some(Fitting::Text(merged.content)))
+        Ok(merged.clean.then_some(MergedContent::Text(merged.content)))
     }
 
     fn side(&self, tx: &dyn ReadTx, id: ObjectId) -> Result<SideContent> {
@@ -155,10 +155,10 @@ impl Merges {
         let (content, what) = match side {
             ReviewSide::Merged => {
                 let (fitting, theirs) = self.store().read(|tx| {
-                    let sides = self.sides_now(tx, &find_review(tx, id)?)?;
+                    let sides = self.current_sides(tx, &find_review(tx, id)?)?;
                     Ok((self.merged_now(tx, &review.path, &sides)?, sides.theirs))
                 })?;
-                if let Some(Fitting::Text(text)) = fitting {
+                if let Some(MergedContent::Text(text)) = fitting {
                     return OpenFile::of(Source::of_bytes(text), &review.path);
                 }
                 (theirs.filter(|_| fitting.is_some()), "`merged`".to_owned())
@@ -172,7 +172,7 @@ impl Merges {
             _ => {
                 let sides = self
                     .store()
-                    .read(|tx| self.sides_now(tx, &find_review(tx, id)?))?;
+                    .read(|tx| self.current_sides(tx, &find_review(tx, id)?))?;
                 match side {
                     ReviewSide::Base => (sides.base, "`base`".to_owned()),
                     ReviewSide::Theirs => (sides.theirs, "`theirs`".to_owned()),
@@ -185,14 +185,15 @@ impl Merges {
     }
 
     /// The three sides of a review as they are now, and what of them conflicts.
-    fn sides_now(&self, tx: &dyn ReadTx, row: &ReviewRow) -> Result<SidesNow> {
+    fn current_sides(&self, tx: &dyn ReadTx, row: &ReviewRow) -> Result<CurrentSides> {
         let details = details_of(row)?;
         let objects = self.contents.objects_in(tx);
         let mut bench = PendingObjects::new(&objects);
         let (base, theirs) = self.base_and_theirs(&mut bench, row, &details)?;
         let Some(head) = self.head_of(tx, row, &details, &mut bench)? else {
-            // What was to get the decision is gone: only what was kept can be told.
-            return Ok(SidesNow {
+            // The project or workspace that the decision goes to is gone: only the stored sides can
+            // be shown.
+            return Ok(CurrentSides {
                 base: row.base,
                 ours: row.ours,
                 theirs: row.theirs,
@@ -219,7 +220,7 @@ impl Merges {
         };
         let moved = conflict.as_ref().and_then(|one| one.ours_path.clone());
         let there = |state: &State, path: &RelPath| file_in(&bench, state, path);
-        Ok(SidesNow {
+        Ok(CurrentSides {
             base: there(&base, &row.path)?.or(row.base),
             ours: there(&head, moved.as_ref().unwrap_or(&row.path))?,
             theirs: there(&theirs, &row.path)?,
@@ -310,15 +311,15 @@ impl SideContent {
 }
 
 /// What fits of both sides of a review.
-enum Fitting {
+enum MergedContent {
     /// This text.
     Text(Vec<u8>),
     /// What the workspace has, if that is anything.
     Theirs,
 }
 
-/// See [`Merges::sides_now`].
-struct SidesNow {
+/// See [`Merges::current_sides`].
+struct CurrentSides {
     base: Option<ObjectId>,
     ours: Option<ObjectId>,
     theirs: Option<ObjectId>,

@@ -23,27 +23,27 @@ use crate::content::workspace_row::line_of;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::complete::receipt;
-use crate::merge::decision::{Wanted, choice_named};
+use crate::merge::decision::{CheckedResolution, choice_named};
 use crate::merge::protect::known_paths;
 use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved, refuse_other};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
-use crate::project::head::{Proposal, Recorded};
+use crate::project::head::{ChangeRecord, Proposal};
 use crate::project::protection::Protection;
 use crate::workspace::snapshot::Snapshot;
 
 /// A review, what was decided about it, and who did.
-pub(crate) type DecidedReview = (ReviewRow, Wanted, Decision);
+pub(crate) type DecidedReview = (ReviewRow, CheckedResolution, Decision);
 
-/// What lands together.
-pub(crate) struct ToLand<'a> {
+/// Decisions that land together, and the merge whose rest lands with them.
+pub(crate) struct LandingRequest<'a> {
     pub(crate) decided: &'a [DecidedReview],
     /// The merge whose rest waited for the decisions.
     pub(crate) merge: Option<&'a MergeRow>,
     pub(crate) cause: &'a Cause,
 }
 
-/// What of a workspace can land: its decisions, and the merges whose conflicts have all ended.
-struct Ready {
+/// A merge whose conflicts have all ended, with the decisions about them.
+struct ReadyMerge {
     merge: MergeRow,
     decided: Vec<ReviewRow>,
     /// Whether the workspace still is as it was merged; if not, it brings the rest itself.
@@ -51,9 +51,9 @@ struct Ready {
 }
 
 impl Merges {
-    /// Lands the merges of a workspace that wait for nobody any more: whose conflicts are all decided
-    /// or settled by themselves.
-    pub(crate) fn land_what_waits(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
+    /// Lands the merges of a workspace whose conflicts are all decided or have settled by
+    /// themselves.
+    pub(crate) fn land_finished_merges(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
         let (ready, last) = self.store().read(|tx| ready_to_land(tx, workspace))?;
         if ready.is_empty() {
             return Ok(last);
@@ -61,7 +61,7 @@ impl Merges {
         for ready in ready {
             let cause = self.store().read(|tx| cause_of_merge(tx, &ready.merge))?;
             let decided = self.as_decided(ready.decided)?;
-            self.land(&ToLand {
+            self.land(&LandingRequest {
                 decided: &decided,
                 merge: Some(&ready.merge).filter(|_| ready.is_last),
                 cause: &cause,
@@ -76,12 +76,12 @@ impl Merges {
             let decision = details_of(&review)?
                 .decision
                 .ok_or_else(|| Error::internal("a decided review has no decision"))?;
-            let wanted = match (decision.content, &decision.parts) {
-                (Some(content), _) => self.wanted_content(content)?,
-                (None, Some(parts)) => Wanted::Parts(parts.clone()),
-                (None, None) => Wanted::Choice(choice_named(&decision.choice)?),
+            let resolution = match (decision.content, &decision.parts) {
+                (Some(content), _) => self.resolution_with_content(content)?,
+                (None, Some(parts)) => CheckedResolution::Parts(parts.clone()),
+                (None, None) => CheckedResolution::Choice(choice_named(&decision.choice)?),
             };
-            Ok((review, wanted, decision))
+            Ok((review, resolution, decision))
         };
         reviews.into_iter().map(as_decided).collect()
     }
@@ -94,13 +94,13 @@ impl Merges {
 
     /// Brings decisions into the project, and with them the rest of a merge that waited for them.
     /// A decision that does not fit any more is taken back, and its review is open again.
-    pub(crate) fn land(&self, landing: &ToLand<'_>) -> Result<Option<Snapshot>> {
+    pub(crate) fn land(&self, landing: &LandingRequest<'_>) -> Result<Option<Snapshot>> {
         let unfit: RefCell<Option<&ReviewRow>> = RefCell::new(None);
         let landed = self.try_to_land(landing, &unfit);
         let (Err(error), Some(review)) = (&landed, unfit.into_inner()) else {
             return landed;
         };
-        // One that nobody noted before is refused, and that is all.
+        // A decision that was never stored is refused, and nothing has to be taken back.
         if !is_about_the_decision(error) || review.state != ReviewState::Decided {
             return landed;
         }
@@ -121,10 +121,10 @@ impl Merges {
     /// See [`Merges::land`]. Notes which review cannot be decided as it was.
     fn try_to_land<'r>(
         &self,
-        landing: &ToLand<'r>,
+        landing: &LandingRequest<'r>,
         unfit: &RefCell<Option<&'r ReviewRow>>,
     ) -> Result<Option<Snapshot>> {
-        let ToLand {
+        let LandingRequest {
             decided,
             merge,
             cause,
@@ -139,7 +139,7 @@ impl Merges {
         })?;
         let project_id: ProjectId = project.id.as_str().parse()?;
         let label = label_of(decided, merge)?;
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: &label,
             further_parents: &[],
             op: match decided.is_empty() {
@@ -164,21 +164,21 @@ impl Merges {
             Ok(proposal)
         };
         let mark = |tx: &mut dyn WriteTx, snapshot: Option<ObjectId>| -> Result<()> {
-            for (review, wanted, decision) in decided {
-                mark_resolved(tx, review, wanted, decision, snapshot)?;
+            for (review, resolution, decision) in decided {
+                mark_resolved(tx, review, resolution, decision, snapshot)?;
             }
             merge.map_or(Ok(()), |merge| mark_landed(tx, merge, snapshot))
         };
         let (snapshot, created) =
             self.projects
-                .change_project(&project_id, &recorded, make, |tx, draft| {
+                .change_project(&project_id, &record, make, |tx, draft| {
                     mark(tx, Some(draft.snapshot.id))
                 })?;
         if created {
             return Ok(Some(snapshot));
         }
-        // The project has it already: the decision is noted all the same.
-        let line = line_of(&project, recorded.op, cause, recorded.at);
+        // The project has it already: the decision is recorded all the same.
+        let line = line_of(&project, record.op, cause, record.at);
         self.store().write(Durability::Synced, |tx| {
             mark(tx, None)?;
             tx.add_history(&line).map(drop)
@@ -186,16 +186,16 @@ impl Merges {
         Ok(None)
     }
 
-    /// What a decision comes to, if whoever decided may change that. Whoever decided about what is
-    /// protected was asked before.
+    /// The edits of a decision. Refused if they change protected paths and the decider may not; for
+    /// a review of a protected path that right was checked before.
     pub(crate) fn decided_edits(
         &self,
         objects: &StoredObjects<'_>,
         head: &State,
         project: &ProjectId,
-        (review, wanted, decision): &DecidedReview,
+        (review, resolution, decision): &DecidedReview,
     ) -> Result<Proposal> {
-        let proposal = self.edits_of_decision(objects, head, review, wanted)?;
+        let proposal = self.edits_of_decision(objects, head, review, resolution)?;
         if !decision.over_protected && !details_of(review)?.protected {
             self.projects
                 .refuse_protected(project, proposal.edits.keys())?;
@@ -332,7 +332,7 @@ fn mark_landed(tx: &mut dyn WriteTx, merge: &MergeRow, snapshot: Option<ObjectId
 fn ready_to_land(
     tx: &dyn ReadTx,
     workspace: WorkspaceKey,
-) -> Result<(Vec<Ready>, Option<MergeRow>)> {
+) -> Result<(Vec<ReadyMerge>, Option<MergeRow>)> {
     let mut reviews = tx.reviews_of(workspace)?;
     reviews.retain(|review| review.state != ReviewState::Resolved);
     let mut ids: BTreeSet<String> = reviews.iter().map(|review| review.merge.clone()).collect();
@@ -348,7 +348,7 @@ fn ready_to_land(
         let is_open = |review: &ReviewRow| review.state == ReviewState::Open;
         let is_last = is_last_merge(tx, &merge)? && receipt(&merge)?.waits_whole();
         if !decided.iter().any(is_open) && (is_last || !decided.is_empty()) {
-            ready.push(Ready {
+            ready.push(ReadyMerge {
                 merge,
                 decided,
                 is_last,

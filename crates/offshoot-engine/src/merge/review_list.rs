@@ -100,7 +100,7 @@ impl Merges {
         })
     }
 
-    /// The same of one workspace as it is now, by what it has and not by a look at all.
+    /// Like [`find_reviews`](Self::find_reviews), of one workspace: reads its reviews alone.
     pub(crate) fn find_reviews_of(
         &self,
         workspace: &WorkspaceId,

@@ -14,7 +14,7 @@ use crate::content::state::{State, StateChange, StateEntry};
 use crate::context::prefixes::{MIN_PREFIX_DIGITS, prefix_too_short, random_name, unique_match};
 use crate::formats;
 use crate::merge::Merges;
-use crate::merge::decision::Wanted;
+use crate::merge::decision::CheckedResolution;
 
 pub(crate) use crate::formats::{ContentAtOpening, Decision, Details};
 
@@ -27,7 +27,7 @@ pub struct Who {
     pub claim: Option<String>,
     /// The message of a conversation that led to it.
     pub message_id: Option<String>,
-    /// When.
+    /// When it was made.
     pub at: String,
 }
 
@@ -99,7 +99,7 @@ pub enum LandsIn {
 }
 
 impl LandsIn {
-    /// The word for it.
+    /// Its name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             LandsIn::Project => "project",
@@ -108,8 +108,8 @@ impl LandsIn {
     }
 }
 
-/// Who found a conflict, and in what.
-pub(crate) struct Finding<'a> {
+/// The merge or update in which conflicts were found: what their reviews are made from.
+pub(crate) struct ConflictContext<'a> {
     pub(crate) project: &'a WorkspaceRow,
     /// What the project has.
     pub(crate) ours: &'a State,
@@ -117,7 +117,7 @@ pub(crate) struct Finding<'a> {
     /// The workspace.
     pub(crate) row: &'a WorkspaceRow,
     /// What the workspace changed since the base.
-    pub(crate) changes: &'a Changed,
+    pub(crate) changes: &'a ChangedPaths,
     /// Those of its reviews that go on waiting, by their paths.
     pub(crate) waiting: &'a HashMap<&'a RelPath, &'a ReviewRow>,
     /// The snapshot of the project that both began with.
@@ -132,16 +132,16 @@ pub(crate) struct Finding<'a> {
 }
 
 /// The files and links that a workspace changed.
-pub(crate) struct Changed(BTreeSet<RelPath>);
+pub(crate) struct ChangedPaths(BTreeSet<RelPath>);
 
-impl Changed {
-    pub(crate) fn new(changes: &[StateChange]) -> Changed {
+impl ChangedPaths {
+    pub(crate) fn new(changes: &[StateChange]) -> ChangedPaths {
         let leaf =
             |entry: Option<StateEntry>| entry.is_some_and(|entry| entry.kind != EntryKind::Dir);
         let leaves = changes
             .iter()
             .filter(|change| leaf(change.before) || leaf(change.after));
-        Changed(leaves.map(|change| change.path.clone()).collect())
+        ChangedPaths(leaves.map(|change| change.path.clone()).collect())
     }
 
     pub(crate) fn contains(&self, path: &RelPath) -> bool {
@@ -177,13 +177,13 @@ pub(crate) struct Subject {
 /// The review of a conflict: the one that waits for it already, or a new one.
 pub(crate) fn new_review(
     conflict: &Conflict,
-    finding: &Finding<'_>,
+    context: &ConflictContext<'_>,
     by: (Option<Who>, Option<Who>),
     protected: bool,
 ) -> Result<ReviewRow> {
     let places = [&conflict.path].into_iter();
     let places = places.chain(&conflict.related).chain(&conflict.ours_path);
-    let paths: BTreeSet<&RelPath> = places.flat_map(|path| finding.changes.near(path)).collect();
+    let paths: BTreeSet<&RelPath> = places.flat_map(|path| context.changes.near(path)).collect();
     let content = |entry: Option<offshoot_merge::TreeEntry>| {
         entry
             .filter(|entry| entry.mode != GitMode::Dir)
@@ -199,35 +199,35 @@ pub(crate) fn new_review(
         by,
         protected,
     };
-    open_review(subject, finding)
+    open_review(subject, context)
 }
 
 /// The review of something: the one that waits for it already, or a new one.
-pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<ReviewRow> {
-    let same = finding.waiting.get(&subject.path);
+pub(crate) fn open_review(subject: Subject, context: &ConflictContext<'_>) -> Result<ReviewRow> {
+    let same = context.waiting.get(&subject.path);
     let (ours_by, theirs_by) = subject.by;
-    let there = finding.ours.entry(finding.objects, &subject.path)?;
+    let there = context.ours.entry(context.objects, &subject.path)?;
     let details = Details {
         kind: subject.kind,
         parts: subject.parts,
         related: subject.related,
-        base_snapshot: finding.base,
-        since: finding.since,
-        theirs_snapshot: finding.snapshot,
+        base_snapshot: context.base,
+        since: context.since,
+        theirs_snapshot: context.snapshot,
         paths: subject.paths,
         there: ContentAtOpening::Content(there.and_then(|entry| entry.id)),
         ours_by,
         theirs_by,
         decision: None,
-        lands_in: finding.lands_in,
+        lands_in: context.lands_in,
         protected: subject.protected,
     };
     let [base, ours, theirs] = subject.contents;
     Ok(ReviewRow {
         id: same.map_or_else(random_name, |row| row.id.clone()),
-        project: finding.project.key,
-        workspace: finding.row.key,
-        merge: finding.merge.to_owned(),
+        project: context.project.key,
+        workspace: context.row.key,
+        merge: context.merge.to_owned(),
         path: subject.path,
         state: ReviewState::Open,
         base,
@@ -281,11 +281,11 @@ pub(crate) fn details_of(row: &ReviewRow) -> Result<Details> {
 pub(crate) fn mark_resolved(
     tx: &mut dyn WriteTx,
     review: &ReviewRow,
-    wanted: &Wanted,
+    resolution: &CheckedResolution,
     decision: &Decision,
     snapshot: Option<ObjectId>,
 ) -> Result<()> {
-    if let Wanted::Content(_, object) = wanted {
+    if let CheckedResolution::Content(_, object) = resolution {
         tx.put_object(object)?;
     }
     let mut now = find_review(tx, &review.id)?;
@@ -301,8 +301,8 @@ pub(crate) fn mark_resolved(
     tx.put_review(&now)
 }
 
-/// Refuses a decision about something else than the review is about by now: its workspace may have
-/// been completed again since it was read.
+/// Refuses a decision about a review that has changed since it was read: its workspace may have
+/// been completed again.
 pub(crate) fn refuse_other(now: &ReviewRow, then: &ReviewRow) -> Result<()> {
     let about =
         |row: &ReviewRow| -> Result<_> { Ok((row.theirs, details_of(row)?.theirs_snapshot)) };

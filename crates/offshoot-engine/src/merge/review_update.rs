@@ -17,13 +17,13 @@ use crate::content::state::{State, StateChange};
 use crate::merge::Merges;
 use crate::merge::authors::Authors;
 use crate::merge::complete::PendingConflict;
-use crate::merge::decision::Wanted;
+use crate::merge::decision::CheckedResolution;
 use crate::merge::review_close::{asked_by_merges, closed_by_update, still_waiting};
 use crate::merge::review_row::{
-    Changed, Decision, Finding, KnownReviews, LandsIn, mark_resolved, new_review,
+    ChangedPaths, ConflictContext, Decision, KnownReviews, LandsIn, mark_resolved, new_review,
 };
 use crate::merge::three_way::ThreeStates;
-use crate::workspace::restore::Goal;
+use crate::workspace::restore::TargetState;
 
 /// What an update cannot decide.
 pub(crate) struct UpdateReviews {
@@ -46,9 +46,9 @@ pub(crate) fn reviews_of_update(
 ) -> Result<UpdateReviews> {
     let (row, theirs) = sides;
     let known = KnownReviews::read(tx, row.key)?;
-    let changes = Changed::new(changes);
+    let changes = ChangedPaths::new(changes);
     let head = state_of_row(project);
-    let finding = Finding {
+    let context = ConflictContext {
         project,
         ours: &head,
         objects,
@@ -75,8 +75,8 @@ pub(crate) fn reviews_of_update(
         let review = match asked.get(&conflict.path) {
             Some(&review) => review.clone(),
             None => {
-                let by = authors.sides(conflict)?.whos();
-                let review = new_review(conflict, &finding, by, false)?;
+                let by = authors.sides(conflict)?.attributions();
+                let review = new_review(conflict, &context, by, false)?;
                 opened.push(review.clone());
                 review
             }
@@ -97,7 +97,7 @@ impl Merges {
     pub(crate) fn decide_in_workspace(
         &self,
         review: &ReviewRow,
-        wanted: &Wanted,
+        resolution: &CheckedResolution,
         decision: &Decision,
         cause: &Cause,
     ) -> Result<()> {
@@ -120,7 +120,7 @@ impl Merges {
             let now = open_row_by_key(tx, &row)?;
             let index = Index::new(self.store(), tx, &now);
             let base = index.base();
-            let proposal = self.edits_of_decision(&index.objects, &base, review, wanted)?;
+            let proposal = self.edits_of_decision(&index.objects, &base, review, resolution)?;
             let mut bench = PendingObjects::new(&index.objects);
             let state = base.edit(&mut bench, &proposal.edits)?;
             let mut objects = bench.prepare(self.store())?;
@@ -135,7 +135,7 @@ impl Merges {
                     .iter()
                     .try_for_each(|object| tx.put_object(object).map(drop))
             })?;
-        let goal = Goal {
+        let goal = TargetState {
             state,
             below: RelPath::root(),
             op: HistoryOp::ReviewResolve,
@@ -145,7 +145,7 @@ impl Merges {
         };
         self.workspaces
             .move_to_state(&row, &goal, cause, |tx| {
-                mark_resolved(tx, review, wanted, decision, None)
+                mark_resolved(tx, review, resolution, decision, None)
             })
             .map(drop)
     }

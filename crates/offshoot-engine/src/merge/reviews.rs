@@ -17,9 +17,9 @@ use crate::content::workspace_row::line_of;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
-use crate::merge::decision::Wanted;
+use crate::merge::decision::CheckedResolution;
 use crate::merge::regions::PartChoices;
-use crate::merge::review_land::{DecidedReview, ToLand};
+use crate::merge::review_land::{DecidedReview, LandingRequest};
 use crate::merge::review_row::{
     ContentAtOpening, Decision, LandsIn, Who, already_resolved, details_of, find_review,
     refuse_other, who,
@@ -27,7 +27,7 @@ use crate::merge::review_row::{
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::snapshot::Snapshot;
 
-/// So many resolutions may be proposed for one review: whoever decides has to read them.
+/// The most resolutions that may be proposed for one review: a person has to read them.
 const MOST_CANDIDATES: i64 = 32;
 
 /// A conflict that waits for a decision, or waited.
@@ -43,7 +43,7 @@ pub struct Review {
     pub merge_id: Option<String>,
     /// Where the decision goes.
     pub lands_in: LandsIn,
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
@@ -98,7 +98,7 @@ pub enum Resolution<'a> {
     Base,
     /// Both, ours first.
     Union,
-    /// This.
+    /// This content.
     Content(Content<'a>),
     /// A proposed resolution, by its number.
     Candidate(i64),
@@ -194,8 +194,8 @@ impl Merges {
         self.resolve_as(id, how, true, cause)
     }
 
-    /// The same by somebody who may change protected paths or not, whatever the project has become
-    /// by the time the decision lands.
+    /// Like [`resolve`](Self::resolve), for a caller that may or may not change protected paths.
+    /// That right is checked when the decision lands.
     pub(crate) fn resolve_as(
         &self,
         id: &str,
@@ -209,23 +209,23 @@ impl Merges {
             Ok((row, merge))
         })?;
         if row.state == ReviewState::Resolved {
-            // Whoever decided it may have been stopped before the merge landed, or before the
-            // workspace was taken away.
+            // The process that decided it may have died before the merge landed, or before the
+            // workspace was removed.
             if let Some(merge) = &merge {
-                self.land_what_waits(row.workspace)?;
+                self.land_finished_merges(row.workspace)?;
                 self.tidy_after_reviews(&row, &receipt(merge)?, cause);
             }
             return Err(already_resolved(id));
         }
-        let (word, wanted) = self.wanted(&row, how)?;
+        let (word, resolution) = self.check_resolution(&row, how)?;
         let decision = Decision {
             choice: word,
-            content: match &wanted {
-                Wanted::Content(content, _) => Some(*content),
-                Wanted::Choice(_) | Wanted::Parts(_) => None,
+            content: match &resolution {
+                CheckedResolution::Content(content, _) => Some(*content),
+                CheckedResolution::Choice(_) | CheckedResolution::Parts(_) => None,
             },
-            parts: match &wanted {
-                Wanted::Parts(parts) => Some(parts.clone()),
+            parts: match &resolution {
+                CheckedResolution::Parts(parts) => Some(parts.clone()),
                 _ => None,
             },
             over_protected,
@@ -233,7 +233,7 @@ impl Merges {
         };
         if details_of(&row)?.lands_in == LandsIn::Workspace {
             let recomputed = self.review(id)?.changed_since;
-            self.decide_in_workspace(&row, &wanted, &decision, cause)?;
+            self.decide_in_workspace(&row, &resolution, &decision, cause)?;
             return Ok(Resolved {
                 review: self.review(id)?,
                 snapshot: None,
@@ -245,11 +245,11 @@ impl Merges {
         let completed = merge.as_ref().map(receipt).transpose()?;
         let whole = completed.as_ref().is_some_and(|merge| merge.atomic);
         if whole {
-            return self.decide((row, wanted, decision), cause);
+            return self.decide((row, resolution, decision), cause);
         }
         let recomputed = self.review(id)?.changed_since;
-        let snapshot = self.land(&ToLand {
-            decided: &[(row.clone(), wanted, decision)],
+        let snapshot = self.land(&LandingRequest {
+            decided: &[(row.clone(), resolution, decision)],
             merge: None,
             cause,
         })?;
@@ -269,10 +269,10 @@ impl Merges {
     /// Notes a decision of a merge that lands whole, and lands it with the last one.
     fn decide(&self, decided: DecidedReview, cause: &Cause) -> Result<Resolved> {
         self.check_decision(&decided)?;
-        let (row, wanted, decision) = &decided;
+        let (row, resolution, decision) = &decided;
         let recomputed = self.review(&row.id)?.changed_since;
         let open = self.store().write(Durability::Synced, |tx| {
-            if let Wanted::Content(_, object) = wanted {
+            if let CheckedResolution::Content(_, object) = resolution {
                 tx.put_object(object)?;
             }
             let mut now = find_review(tx, &row.id)?;
@@ -327,7 +327,7 @@ impl Merges {
             return Err(Error::internal("a review belongs to no merge"));
         };
         let decided = self.as_decided(reviews)?;
-        let snapshot = self.land(&ToLand {
+        let snapshot = self.land(&LandingRequest {
             decided: &decided,
             merge: match self.is_last_merge(&merge)? {
                 true => Some(&merge),
@@ -356,8 +356,8 @@ impl Merges {
         Ok(())
     }
 
-    /// A workspace that was kept because of its reviews goes with the last of them. What was decided
-    /// has landed: if the workspace cannot go now, that is said and is no failure.
+    /// A workspace that was kept because of its reviews goes with the last of them. What was
+    /// decided has landed: if the workspace cannot go now, that is reported and is no failure.
     fn tidy_after_reviews(
         &self,
         review: &ReviewRow,

@@ -55,7 +55,8 @@ pub(crate) fn merge_into_project(
     Ok(merge)
 }
 
-/// The same where the result is the workspace's own, so that all of it passes.
+/// Merges what theirs changed since the base into ours, where the result is the workspace's own:
+/// nothing is left out.
 pub(crate) fn merge_states(
     store: &Store,
     objects: &dyn ObjectReader,
@@ -90,23 +91,23 @@ fn merge_through(
         outcome.edits = passed(outcome.edits, |edit| gate.allows_edit(edit))?;
         outcome.conflicts = passed(outcome.conflicts, |one| gate.allows_path(&one.path))?;
     }
-    let mut applied = Applied {
+    let mut translator = EditTranslator {
         store,
         objects,
         states,
         proposal: Proposal::default(),
     };
-    applied.apply(&outcome.edits)?;
+    translator.apply(&outcome.edits)?;
     let decided: BTreeSet<&RelPath> = outcome
         .conflicts
         .iter()
         .map(|conflict| &conflict.path)
         .chain(outcome.edits.iter().map(|edit| &edit.path))
         .collect();
-    applied.bits(&theirs, &decided)?;
-    let left_out = applied.directories(&theirs, &decided)?;
+    translator.bits(&theirs, &decided)?;
+    let left_out = translator.directories(&theirs, &decided)?;
     Ok(ThreeWay {
-        proposal: applied.proposal,
+        proposal: translator.proposal,
         conflicts: outcome.conflicts,
         auto_resolved: outcome.auto_resolved,
         unchanged: outcome.unchanged,
@@ -115,7 +116,7 @@ fn merge_through(
     })
 }
 
-/// Those that may pass.
+/// The items that the predicate lets pass.
 fn passed<T>(all: Vec<T>, mut passes: impl FnMut(&T) -> Result<bool>) -> Result<Vec<T>> {
     let mut passed = Vec::with_capacity(all.len());
     for one in all {
@@ -133,25 +134,25 @@ pub(crate) fn state_edits(
     states: ThreeStates<'_>,
     edits: &[Edit],
 ) -> Result<Proposal> {
-    let mut applied = Applied {
+    let mut translator = EditTranslator {
         store,
         objects,
         states,
         proposal: Proposal::default(),
     };
-    applied.apply(edits)?;
-    Ok(applied.proposal)
+    translator.apply(edits)?;
+    Ok(translator.proposal)
 }
 
 /// Turns edits of git's entries into edits of a state.
-struct Applied<'a> {
+struct EditTranslator<'a> {
     store: &'a Store,
     objects: &'a dyn ObjectReader,
     states: ThreeStates<'a>,
     proposal: Proposal,
 }
 
-impl Applied<'_> {
+impl EditTranslator<'_> {
     fn apply(&mut self, edits: &[Edit]) -> Result<()> {
         for edit in edits {
             let edit_of_state = match &edit.to {
@@ -365,7 +366,7 @@ impl Head for StateHead<'_> {
 
 impl Contents for StateHead<'_> {
     fn read(&self, id: &ObjectId) -> Result<Arc<[u8]>> {
-        // Each content is at most so much work.
+        // A request that was cancelled ends here; reading one content is a bounded amount of work.
         cancel::check()?;
         let object = self.objects.read(id)?;
         object.map(|(_, bytes)| bytes).ok_or_else(missing_content)

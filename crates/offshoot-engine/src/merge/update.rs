@@ -5,47 +5,31 @@
 //! made on the new layers, what the fork changed is written into it, and it takes the place of the
 //! old one. The order makes it safe to be killed at any point:
 //!
-//! 1. The new directory is made and filled aside. Until the commit it belongs to nobody.
+//! 1. The new directory is made and filled aside. Until the commit no row names it.
 //! 2. The old one is closed, so that nobody changes it any more; if it is in use, nothing happens.
 //! 3. The commit says that the new one is the fork's.
 //! 4. Ignored files, which the store does not hold, move over; then the old one goes. This can be
 //!    done again and again until it is done ([`Directories::finish_update`](crate::Directories::finish_update)).
 
-use std::collections::HashSet;
-
 use offshoot_core::{
-    Cause, ChangeSet, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result,
-    WorkspaceId,
+    Cause, ChangeSet, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
 };
-use offshoot_fs::{ForkDirs, Provider, SafeDir};
 use offshoot_merge::MergeOptions;
-use offshoot_store::{
-    Durability, EntryRow, ForkRow, HistoryOp, ReadTx, ReviewRow, SnapshotRow, Via, WorkspaceKind,
-    WorkspaceRow, WriteTx,
-};
+use offshoot_store::{ForkRow, ReadTx, ReviewRow, SnapshotRow, WorkspaceKind, WorkspaceRow};
 
-use crate::content::change_set::{change_set, kind_of, op_of, topmost};
-use crate::content::counters::CounterDelta;
-use crate::content::draft::is_same_index;
-use crate::content::history_writer::{LineTemplate, changed_row};
-use crate::content::index::{Entry, Index, missing_dirs_in, new_dir_rows};
+use crate::content::change_set::change_set;
+use crate::content::index::Index;
 use crate::content::objects::PendingObjects;
 use crate::content::rows::{
     fork_row, open_row_by_key, project_name, size_of, state_of, state_of_row,
 };
 use crate::content::state::{State, StateChange};
-use crate::content::workspace_row::{line_of, put_row};
-use crate::directory::fork_dir::ForkRows;
-use crate::directory::layers::Stack;
-use crate::directory::replacement::write_note;
-use crate::formats::UpdateNote;
 use crate::merge::Merges;
 use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
 use crate::merge::complete::PendingConflict;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
-use crate::sync::fork_ignore::{SkipDir, leaves_out_dirs};
-use crate::workspace::snapshot::FoldedRows;
+use crate::merge::update_dir::PathFingerprint;
 
 /// What an update did, or would do.
 #[derive(Clone, Debug)]
@@ -65,25 +49,22 @@ pub struct Updated {
     pub conflicts: Vec<PendingConflict>,
 }
 
-/// A path that differs from the layers, and what tells one state of it from another; none if it
-/// is gone.
-type Seen = (RelPath, Option<(u64, u64, u32, i128)>);
-
-struct Plan {
-    fork: ForkRow,
-    project: ProjectId,
-    head: SnapshotRow,
-    desired: State,
-    objects: Vec<offshoot_store::NewObject>,
+/// An update that is worked out and not yet carried out.
+pub(super) struct UpdatePlan {
+    pub(super) fork: ForkRow,
+    pub(super) project: ProjectId,
+    pub(super) head: SnapshotRow,
+    pub(super) desired: State,
+    pub(super) objects: Vec<offshoot_store::NewObject>,
     /// What changes in the workspace, with bytes before and after.
-    changes: Vec<(StateChange, i64, i64)>,
+    pub(super) changes: Vec<(StateChange, i64, i64)>,
     /// What the directory holds beyond the new layers.
-    beyond: Vec<StateChange>,
-    merged: Vec<RelPath>,
-    conflicts: Vec<PendingConflict>,
-    reviews: Vec<ReviewRow>,
+    pub(super) beyond: Vec<StateChange>,
+    pub(super) merged: Vec<RelPath>,
+    pub(super) conflicts: Vec<PendingConflict>,
+    pub(super) reviews: Vec<ReviewRow>,
     /// Reviews that close by themselves.
-    closed: Vec<ReviewRow>,
+    pub(super) closed: Vec<ReviewRow>,
 }
 
 impl Merges {
@@ -101,7 +82,7 @@ impl Merges {
             .store()
             .read(|tx| project_name(tx, &fork_row(tx, &row)?))?;
         self.projects.clear_earlier_merges(&project)?;
-        let seen = self.seen_on_disk(&row)?;
+        let fingerprints = self.fingerprints_on_disk(&row)?;
         let synced = self.sync.sync_locked(&row, false, cause)?;
         let plan = || {
             self.store().read(|tx| {
@@ -136,7 +117,7 @@ impl Merges {
         let Some(plan) = plan()? else {
             return Err(Error::internal("the plan of an update is gone"));
         };
-        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)?;
+        self.move_base(&row, &plan, &synced.ignored, fingerprints, kept, cause)?;
         Ok(plan.answer(kept))
     }
 
@@ -152,7 +133,7 @@ impl Merges {
     ) -> Result<bool> {
         let (row, _lock) = self.sync.lock_exclusively(id)?;
         self.directories.refuse_unfinished_git(&row)?;
-        let seen = self.seen_on_disk(&row)?;
+        let fingerprints = self.fingerprints_on_disk(&row)?;
         let synced = self.sync.sync_locked(&row, false, cause)?;
         let plan = self
             .store()
@@ -174,7 +155,7 @@ impl Merges {
         let kept = self
             .workspaces
             .keep_last_state(&row, "before update", cause)?;
-        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)?;
+        self.move_base(&row, &plan, &synced.ignored, fingerprints, kept, cause)?;
         Ok(true)
     }
 
@@ -184,7 +165,7 @@ impl Merges {
         tx: &dyn ReadTx,
         row: &WorkspaceRow,
         merged: Option<&ObjectId>,
-    ) -> Result<Option<Plan>> {
+    ) -> Result<Option<UpdatePlan>> {
         let row = open_row_by_key(tx, row)?;
         let fork = fork_row(tx, &row)?;
         let Some((project, head)) = head_ahead(tx, &fork)? else {
@@ -231,7 +212,7 @@ impl Merges {
         let mut objects = bench.prepare(self.store())?;
         objects.extend(merge.proposal.contents);
         let auto = merge.auto_resolved.iter().map(|one| one.path.clone());
-        Ok(Some(Plan {
+        Ok(Some(UpdatePlan {
             project: project_name(tx, &fork)?,
             merged: auto.collect(),
             conflicts: reviews.waiting,
@@ -250,9 +231,9 @@ impl Merges {
     fn move_base(
         &self,
         row: &WorkspaceRow,
-        plan: &Plan,
+        plan: &UpdatePlan,
         ignored: &[RelPath],
-        seen: Vec<Seen>,
+        fingerprints: Vec<PathFingerprint>,
         kept: Option<ObjectId>,
         cause: &Cause,
     ) -> Result<()> {
@@ -273,7 +254,7 @@ impl Merges {
             .fill_next(&row, plan, &*provider, &stack, &next, ignored)
             .and_then(|()| provider.close(&next))
             .and_then(|()| provider.close(&old))
-            .and_then(|()| self.refuse_late_changes(&row, seen, ignored))
+            .and_then(|()| self.refuse_late_changes(&row, fingerprints, ignored))
             .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
         if let Err(error) = committed {
             let _ = provider.cleanup(&next);
@@ -284,262 +265,9 @@ impl Merges {
         self.directories.finish_update(&row, &fork)?;
         self.directories.ensure_mounted(&row)
     }
-
-    /// What differs from the layers of a fork right now, and when each was last touched. Directories
-    /// that the ignore rules leave out are not looked into.
-    fn seen_on_disk(&self, row: &WorkspaceRow) -> Result<Vec<Seen>> {
-        let Ok(dir) = self
-            .directories
-            .open_dir(&self.context.data.workspace(&row.id))
-        else {
-            return self.differences_now(row, &mut |_, _| false);
-        };
-        let dir = dir.following_no_links();
-        let mut seen = Vec::new();
-        self.store().read(|tx| {
-            let index = Index::new(self.store(), tx, row);
-            leaves_out_dirs(&index, &dir, |closed| {
-                seen = self.differences_now(row, closed)?;
-                Ok(())
-            })
-        })?;
-        Ok(seen)
-    }
-
-    fn differences_now(&self, row: &WorkspaceRow, closed: SkipDir<'_>) -> Result<Vec<Seen>> {
-        if !row.materialized {
-            return Ok(Vec::new());
-        }
-        let fork = self.store().read(|tx| fork_row(tx, row))?;
-        let stack = self
-            .directories
-            .stack_of(fork.project, fork.layer.unwrap_or_default())?;
-        let provider = self
-            .directories
-            .provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
-        let dirs = self.directories.fork_dirs(row, fork.place);
-        let walked = provider.changes_pruned(&stack.layers, &dirs, closed)?;
-        let seen = |one: offshoot_fs::Difference| {
-            let now = one.now;
-            let stamp = now.map(|now| (now.ino, now.size, now.perm, now.ctime_ns));
-            (one.path, stamp)
-        };
-        Ok(walked.differences.into_iter().map(seen).collect())
-    }
-
-    /// Refuses to leave a directory behind in which somebody wrote after it was looked at: that is
-    /// in nobody's hands. It is closed by now, so nobody does any more. Ignored files follow as they
-    /// are then, so a build may have gone on writing them.
-    fn refuse_late_changes(
-        &self,
-        row: &WorkspaceRow,
-        mut seen: Vec<Seen>,
-        ignored: &[RelPath],
-    ) -> Result<()> {
-        let ignored: HashSet<&RelPath> = ignored.iter().collect();
-        let follows = |path: &RelPath| {
-            let mut above = std::iter::successors(Some(path.clone()), RelPath::parent);
-            above.any(|one| ignored.contains(&one))
-        };
-        let mut now = self.differences_now(row, &mut |path, _| ignored.contains(path))?;
-        seen.retain(|(path, _)| !follows(path));
-        now.retain(|(path, _)| !follows(path));
-        if now == seen {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorCode::WorkspaceBusy,
-            format!("`{}` was changed during the update", row.id),
-        )
-        .with_hint("nothing was updated; try again when nobody writes to it"))
-    }
-
-    /// Makes the new directory aside and writes into it what the fork holds beyond its new base.
-    fn fill_next(
-        &self,
-        row: &WorkspaceRow,
-        plan: &Plan,
-        provider: &dyn Provider,
-        stack: &Stack,
-        next: &ForkDirs,
-        ignored: &[RelPath],
-    ) -> Result<()> {
-        self.directories.clear_next(next)?;
-        // Merged content has to be readable to be written; garbage collection leaves it alone while
-        // it is young.
-        self.store().write(Durability::Relaxed, |tx| {
-            plan.objects
-                .iter()
-                .try_for_each(|object| tx.put_object(object).map(drop))
-        })?;
-        let rows = (row, &plan.fork, ForkRows::InNote);
-        self.directories
-            .make_fork_dir(provider, stack, next, rows, &plan.project)?;
-        if plan.fork.git {
-            self.directories
-                .write_index_of_copy(provider, stack, next, plan.head.id)?;
-        }
-        let dir = self
-            .directories
-            .open_dir(&next.target)?
-            .following_no_links();
-        self.directories.project_changes(&dir, &plan.beyond)?;
-        let known = self.store().read(|tx| {
-            let now = open_row_by_key(tx, row)?;
-            let pending = Index::new(self.store(), tx, &now).plan_snapshot(false)?;
-            Ok(pending
-                .ignored
-                .into_iter()
-                .map(|row| row.path)
-                .collect::<Vec<_>>())
-        })?;
-        let mut carry: Vec<RelPath> = known.into_iter().chain(ignored.iter().cloned()).collect();
-        carry.sort();
-        carry.dedup();
-        let carry = topmost(carry.into_iter());
-        for path in &carry {
-            self.make_way(&dir, path)?;
-        }
-        let note = UpdateNote {
-            target: next.target.clone(),
-            carry: carry.iter().map(RelPath::to_text).collect(),
-            git_from: plan.fork.git.then(|| plan.fork.base.to_hex()),
-        };
-        write_note(&next.private, &note)
-    }
-
-    /// Lets the directory above an ignored path exist in the new directory as one of its own.
-    fn make_way(&self, dir: &SafeDir, path: &RelPath) -> Result<()> {
-        if dir.stat(path)?.is_some() {
-            return Err(ignored_in_the_way(path));
-        }
-        let above = path.parent().unwrap_or_default();
-        if !above.is_root() {
-            dir.mkdir_all(&above, offshoot_core::DEFAULT_DIR_PERM)?;
-        }
-        // Something must be made in a directory of the layers for the fork to have its own.
-        dir.write(path, b"", 0o600, offshoot_fs::Sync::None)?;
-        dir.remove_file(path)
-    }
-
-    fn commit_update(
-        &self,
-        row: &WorkspaceRow,
-        plan: &Plan,
-        stack: Option<&Stack>,
-        kept: Option<ObjectId>,
-        cause: &Cause,
-    ) -> Result<()> {
-        let at = self.context.now();
-        let (then, folded, ignored) = self.store().read(|tx| {
-            let now = open_row_by_key(tx, row)?;
-            let pending = Index::new(self.store(), tx, &now)
-                .with_rows()?
-                .plan_snapshot(false)?;
-            Ok((now, FoldedRows::new(&pending), pending.ignored))
-        })?;
-        self.store().write(Durability::Synced, |tx| {
-            let before = open_row_by_key(tx, row)?;
-            let mut fork = fork_row(tx, &before)?;
-            if before.revision != row.revision
-                || !is_same_index(&before, &then)
-                || fork.place != plan.fork.place
-            {
-                return Err(Error::new(
-                    ErrorCode::WorkspaceBusy,
-                    "the workspace was changed during the update",
-                )
-                .with_hint("nothing was updated; try again"));
-            }
-            for object in &plan.objects {
-                tx.put_object(object)?;
-            }
-            let mut next = changed_row(&before, at);
-            next.tree = plan.desired.tree;
-            next.sidecar = plan.desired.sidecar;
-            folded.remove(tx, before.key)?;
-            let mut tally = record_update(tx, plan, &next, kept, cause)?;
-            let line = LineTemplate {
-                row: &next,
-                at,
-                via: Via::Update,
-                cause,
-            };
-            let above = self.dirs_above_ignored(tx, &next, &ignored)?;
-            for dir in &above {
-                tally.replace(None, dir)?;
-                tx.put_entry(before.key, dir)?;
-                tx.add_history(&line.mkdir(&dir.path))?;
-            }
-            tally.add_to(&mut next);
-            for review in &plan.closed {
-                tx.put_review(review)?;
-            }
-            for review in &plan.reviews {
-                tx.put_review(review)?;
-                let line = LineTemplate {
-                    row: &next,
-                    at,
-                    via: Via::Update,
-                    cause,
-                };
-                let mut opened = line.file(HistoryOp::ReviewOpen, &review.path, EntryKind::File);
-                opened.before = review.theirs;
-                tx.add_history(&opened)?;
-            }
-            fork.base = plan.head.id;
-            fork.base_tree = plan.head.tree;
-            fork.base_sidecar = plan.head.sidecar;
-            if let Some(stack) = stack {
-                if tx.layer(stack.top)?.is_none() {
-                    return Err(Error::new(
-                        ErrorCode::WorkspaceBusy,
-                        "the layers of the project changed during the update",
-                    )
-                    .with_hint("nothing was updated; try again"));
-                }
-                fork.layer = Some(stack.top);
-                fork.place += 1;
-            }
-            tx.put_fork(&fork)?;
-            put_row(tx, &before, &next)
-        })
-    }
-
-    /// The directories above ignored entries that the project has no more. What it has at the path
-    /// of one, or as a file above it, is in the way.
-    fn dirs_above_ignored(
-        &self,
-        tx: &dyn ReadTx,
-        next: &WorkspaceRow,
-        ignored: &[EntryRow],
-    ) -> Result<Vec<EntryRow>> {
-        let index = Index::new(self.store(), tx, next).with_tree_cache();
-        let mut above = Vec::new();
-        for row in ignored {
-            if index.shown_by_base(&row.path)?.is_some() {
-                return Err(ignored_in_the_way(&row.path));
-            }
-            let parent = index.entry(&row.path.parent().unwrap_or_default())?;
-            if parent.is_some_and(|parent| parent.is_dir()) {
-                continue;
-            }
-            let steps = index.steps(&row.path)?;
-            let is_file = |there: Option<Entry>| there.is_some_and(|there| !there.is_dir());
-            let dirs = &steps[1..steps.len() - 1];
-            if let Some((place, _)) = dirs.iter().find(|(_, there)| is_file(*there)) {
-                return Err(ignored_in_the_way(place));
-            }
-            for dir in new_dir_rows(&index, &missing_dirs_in(&steps)?, next.revision)? {
-                index.draft(&dir.path, Some(dir.clone()));
-                above.push(dir);
-            }
-        }
-        Ok(above)
-    }
 }
 
-impl Plan {
+impl UpdatePlan {
     fn answer(&self, kept: Option<ObjectId>) -> Updated {
         let mut conflicts = self.conflicts.clone();
         if kept.is_none() {
@@ -569,38 +297,8 @@ fn head_ahead(tx: &dyn ReadTx, fork: &ForkRow) -> Result<Option<(WorkspaceRow, S
     Ok(head.map(|head| (project, head)))
 }
 
-fn record_update(
-    tx: &mut dyn WriteTx,
-    plan: &Plan,
-    next: &WorkspaceRow,
-    kept: Option<ObjectId>,
-    cause: &Cause,
-) -> Result<CounterDelta> {
-    let at = next.changed_at;
-    let mut top = line_of(next, HistoryOp::Update, cause, at);
-    top.via = Via::Update;
-    top.before = kept;
-    top.after = Some(plan.head.id);
-    tx.add_history(&top)?;
-    let line = LineTemplate {
-        row: next,
-        at,
-        via: Via::Update,
-        cause,
-    };
-    let mut tally = CounterDelta::default();
-    for (change, size_before, size_after) in &plan.changes {
-        let mut entry = line.file(op_of(change), &change.path, kind_of(change));
-        entry.before = change.before.and_then(|entry| entry.id);
-        entry.after = change.after.and_then(|entry| entry.id);
-        entry.size = *size_after;
-        tx.add_history(&entry)?;
-        tally.apply(change, *size_before, *size_after);
-    }
-    Ok(tally)
-}
-
-fn ignored_in_the_way(path: &RelPath) -> Error {
+/// The error about an ignored path where the project has something else.
+pub(super) fn ignored_in_the_way(path: &RelPath) -> Error {
     Error::new(
         ErrorCode::AlreadyExists,
         format!("the project now has `{path}`, where ignored files of the workspace are"),

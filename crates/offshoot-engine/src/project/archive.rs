@@ -1,8 +1,8 @@
 //! Many files into a project at once, from wherever they come: one snapshot.
 //!
 //! Content goes to the store as it arrives and is named by nothing until the end, when one
-//! transaction makes the snapshot. Whoever stops before that leaves only what garbage collection
-//! takes.
+//! transaction makes the snapshot. An import that stops before that leaves only objects that
+//! garbage collection removes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, state_of_row};
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::project::Projects;
-use crate::project::head::{Proposal, Recorded};
+use crate::project::head::{ChangeRecord, Proposal};
 use crate::project::protection::{Protection, is_protected};
 use crate::workspace::links::LINK_PERM;
 use crate::workspace::snapshot::Snapshot;
@@ -33,13 +33,13 @@ pub struct ProjectImport {
     projects: Projects,
     project: ProjectId,
     head: State,
-    /// Paths that whoever brings the files may not change.
+    /// Protected paths that this caller may not change.
     closed: Protection,
-    taken: Mutex<Taken>,
+    taken: Mutex<PendingEntries>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct PendingEntries {
     entries: BTreeMap<RelPath, StateEntry>,
     objects: Vec<NewObject>,
     /// Content that has its rows, without the bytes.
@@ -61,7 +61,7 @@ impl Projects {
         })
     }
 
-    /// The same for whoever may change no protected path.
+    /// Like [`begin_import`](Self::begin_import), for a caller that may not change protected paths.
     pub(crate) fn begin_unprotected_import(&self, project: &ProjectId) -> Result<ProjectImport> {
         let mut import = self.begin_import(project)?;
         import.closed = self
@@ -146,7 +146,7 @@ impl ProjectImport {
         if taken.entries.is_empty() {
             return Ok(None);
         }
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: "Import",
             further_parents: &[],
             op: HistoryOp::Import,
@@ -171,7 +171,7 @@ impl ProjectImport {
             Ok(proposal)
         };
         self.projects
-            .change_project(&self.project, &recorded, make, |_, _| Ok(()))
+            .change_project(&self.project, &record, make, |_, _| Ok(()))
             .map(Some)
     }
 
@@ -194,12 +194,12 @@ impl ProjectImport {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, PendingEntries> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Taken {
+impl PendingEntries {
     /// Two entries of one import must fit together too.
     fn add(&mut self, path: &RelPath, entry: StateEntry) -> Result<()> {
         for above in path.dirs_above() {

@@ -14,10 +14,10 @@ use offshoot_store::{Durability, HistoryFilter, HistoryOp, ReadTx, Via, Workspac
 use crate::content::objects::StoredObjects;
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::project::Projects;
-use crate::project::head::{Proposal, Recorded};
+use crate::project::head::{ChangeRecord, Proposal};
 
-/// Says that there are merges of which nobody knows what they brought.
-const TO_LOOK_THROUGH: &str = "merges_to_look_through";
+/// The setting that says that merges of earlier versions have not been looked through.
+const UNCLEARED_MERGES: &str = "merges_to_look_through";
 
 impl Projects {
     /// Takes out of all projects what merges of earlier versions brought, unless that is done. Fails
@@ -27,14 +27,15 @@ impl Projects {
         if done.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let setting = self.store().read(|tx| tx.setting(TO_LOOK_THROUGH))?;
+        let setting = self.store().read(|tx| tx.setting(UNCLEARED_MERGES))?;
         if setting.as_deref() == Some("yes") {
             let mut failed = false;
             for row in self.store().read(|tx| tx.projects(None, 0))? {
                 match self.clear_earlier_merges_of(&row) {
                     Ok(()) => {}
                     Err(error) if row.id.as_str() == wanted.as_str() => return Err(error),
-                    // One that cannot be read keeps no other from being forked. It is tried again.
+                    // A project that cannot be read does not keep others from being forked. It is
+                    // tried again.
                     Err(error) => {
                         tracing::warn!(project = %row.id, ?error, "merges are not looked through");
                         failed = true;
@@ -45,7 +46,7 @@ impl Projects {
                 return Ok(());
             }
             self.store().write(Durability::Relaxed, |tx| {
-                tx.put_setting(TO_LOOK_THROUGH, "no")
+                tx.put_setting(UNCLEARED_MERGES, "no")
             })?;
         }
         done.store(true, Ordering::Relaxed);
@@ -57,7 +58,7 @@ impl Projects {
         if brought.is_empty() {
             return Ok(());
         }
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: "Take out what merges must not bring",
             further_parents: &[],
             // What the owner had there is put back, which only an import may put there.
@@ -83,7 +84,7 @@ impl Projects {
             Ok(proposal)
         };
         let id: ProjectId = row.id.as_str().parse()?;
-        self.change_project(&id, &recorded, make, |_, _| Ok(()))
+        self.change_project(&id, &record, make, |_, _| Ok(()))
             .map(drop)
     }
 }

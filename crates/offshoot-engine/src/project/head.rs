@@ -31,7 +31,7 @@ use crate::project::Projects;
 use crate::workspace::files::{Expect, WriteOptions};
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
-/// How often a change is made again because the head moved, before somebody is told.
+/// How often a change is made again because the head moved, before the caller gets an error.
 const TRIES: usize = 64;
 
 /// What is known about a project.
@@ -80,7 +80,7 @@ pub(crate) struct ProjectDraft {
 }
 
 /// How a change of a project is recorded.
-pub(crate) struct Recorded<'a> {
+pub(crate) struct ChangeRecord<'a> {
     pub(crate) label: &'a str,
     /// Commits beside the head that the new one comes from.
     pub(crate) further_parents: &'a [ObjectId],
@@ -106,7 +106,8 @@ impl Projects {
         self.create_project_and(id, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`create_project`](Self::create_project); `also` writes further rows in the same
+    /// transaction.
     pub(crate) fn create_project_and(
         &self,
         id: &ProjectId,
@@ -195,7 +196,7 @@ impl Projects {
         let ruled = incoming.bytes_if_git_checks_content(path)?;
         refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let label = format!("Edit {path}");
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: &label,
             further_parents: &[],
             op: HistoryOp::Snapshot,
@@ -223,7 +224,7 @@ impl Projects {
                 contents: vec![incoming.object.clone()],
             })
         };
-        self.change_project(id, &recorded, make, |_, _| Ok(()))
+        self.change_project(id, &record, make, |_, _| Ok(()))
             .map(|landed| landed.0)
     }
 
@@ -233,7 +234,7 @@ impl Projects {
     pub(crate) fn change_project(
         &self,
         id: &ProjectId,
-        recorded: &Recorded<'_>,
+        record: &ChangeRecord<'_>,
         mut make: impl FnMut(&StoredObjects<'_>, &State) -> Result<Proposal>,
         mut land: impl FnMut(&mut dyn WriteTx, &ProjectDraft) -> Result<()>,
     ) -> Result<(Snapshot, bool)> {
@@ -242,7 +243,7 @@ impl Projects {
             let mut objects = self.contents.objects_in(tx);
             objects.cache_trees();
             let proposal = make(&objects, &state_of_row(&project))?;
-            let draft = self.draft_project(tx, project.clone(), proposal, recorded)?;
+            let draft = self.draft_project(tx, project.clone(), proposal, record)?;
             let changes_something = !draft.changes.is_empty() || project.head.is_none();
             Ok(HeadChange {
                 project,
@@ -252,7 +253,7 @@ impl Projects {
         };
         let landed = self.land_on_head(plan, |tx, change| match &change.draft {
             Some(draft) => {
-                land_draft(tx, draft, recorded)?;
+                land_draft(tx, draft, record)?;
                 land(tx, draft)
             }
             None => Ok(()),
@@ -304,13 +305,13 @@ impl Projects {
         tx: &dyn ReadTx,
         row: WorkspaceRow,
         proposal: Proposal,
-        recorded: &Recorded<'_>,
+        record: &ChangeRecord<'_>,
     ) -> Result<ProjectDraft> {
         let mut objects = self.contents.objects_in(tx);
         objects.cache_trees();
         let head = state_of_row(&row);
         // Only what the owner brings from a directory may hold repositories.
-        if recorded.op != HistoryOp::Import {
+        if record.op != HistoryOp::Import {
             for (path, edit) in &proposal.edits {
                 if let Some(entry) = edit.puts() {
                     refuse_what_git_refuses(path, entry.kind, None)?;
@@ -320,39 +321,21 @@ impl Projects {
         let mut bench = PendingObjects::new(&objects);
         let state = head.edit(&mut bench, &proposal.edits)?;
         let changes = head.diff(&bench, &state, &RelPath::root())?;
-        let mut next = changed_row(&row, recorded.at);
-        let new: HashMap<ObjectId, i64> = proposal
-            .contents
-            .iter()
-            .map(|object| (object.id(), object.size() as i64))
-            .collect();
-        let mut sizes = Vec::with_capacity(changes.len());
-        let mut tally = CounterDelta::default();
-        for change in &changes {
-            let size = |entry: &Option<StateEntry>| match entry {
-                Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
-                    Some(size) => Ok(*size),
-                    None => size_of(tx, entry),
-                },
-                None => Ok(0),
-            };
-            let after = size(&change.after)?;
-            tally.apply(change, size(&change.before)?, after);
-            sizes.push(after);
-        }
+        let mut next = changed_row(&row, record.at);
+        let (sizes, tally) = count_changes(tx, &changes, &proposal.contents)?;
         tally.add_to(&mut next);
         let number = tx
             .snapshots(row.key, 1)?
             .first()
             .map_or(1, |last| last.number + 1);
         let mut parents: Vec<ObjectId> = row.head.into_iter().collect();
-        parents.extend(recorded.further_parents);
+        parents.extend(record.further_parents);
         let mut commit = Commit {
             tree: state.tree,
             parents,
-            author: signature(recorded.cause, recorded.at),
-            committer: signature(recorded.cause, recorded.at),
-            message: message(Some(recorded.label), number, recorded.cause),
+            author: signature(record.cause, record.at),
+            committer: signature(record.cause, record.at),
+            message: message(Some(record.label), number, record.cause),
             extra_headers: Vec::new(),
         };
         commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
@@ -372,9 +355,9 @@ impl Projects {
             parent: row.head,
             tree: state.tree,
             sidecar: state.sidecar,
-            label: Some(recorded.label.to_owned()),
-            at: recorded.at,
-            cause: recorded.cause.clone(),
+            label: Some(record.label.to_owned()),
+            at: record.at,
+            cause: record.cause.clone(),
             files: next.files,
             dirs: next.dirs,
             bytes: next.bytes,
@@ -406,6 +389,34 @@ impl Projects {
     }
 }
 
+/// The size of each path after its change, and what the changes do to the counters. Contents may not
+/// be stored yet.
+fn count_changes(
+    tx: &dyn ReadTx,
+    changes: &[StateChange],
+    contents: &[NewObject],
+) -> Result<(Vec<i64>, CounterDelta)> {
+    let new: HashMap<ObjectId, i64> = contents
+        .iter()
+        .map(|object| (object.id(), object.size() as i64))
+        .collect();
+    let mut sizes = Vec::with_capacity(changes.len());
+    let mut tally = CounterDelta::default();
+    for change in changes {
+        let size = |entry: &Option<StateEntry>| match entry {
+            Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
+                Some(size) => Ok(*size),
+                None => size_of(tx, entry),
+            },
+            None => Ok(0),
+        };
+        let after = size(&change.after)?;
+        tally.apply(change, size(&change.before)?, after);
+        sizes.push(after);
+    }
+    Ok((sizes, tally))
+}
+
 /// Whether a project is still as it was.
 pub(crate) fn is_unmoved(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<bool> {
     let now = tx.workspace_by_key(row.key)?;
@@ -416,7 +427,7 @@ pub(crate) fn is_unmoved(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<bool> {
 pub(crate) fn land_draft(
     tx: &mut dyn WriteTx,
     draft: &ProjectDraft,
-    recorded: &Recorded<'_>,
+    record: &ChangeRecord<'_>,
 ) -> Result<()> {
     for object in &draft.objects {
         tx.put_object(object)?;
@@ -425,12 +436,12 @@ pub(crate) fn land_draft(
     tx.update_workspace(&draft.next)?;
     let line = LineTemplate {
         row: &draft.next,
-        at: recorded.at,
-        via: recorded.via,
-        cause: recorded.cause,
+        at: record.at,
+        via: record.via,
+        cause: record.cause,
     };
-    let mut top = line_of(&draft.next, recorded.op, recorded.cause, recorded.at);
-    top.via = recorded.via;
+    let mut top = line_of(&draft.next, record.op, record.cause, record.at);
+    top.via = record.via;
     top.before = draft.snapshot.parent;
     top.after = Some(draft.snapshot.id);
     tx.add_history(&top)?;

@@ -25,7 +25,7 @@ use crate::content::workspace_row::line_of;
 use crate::context::idempotency::ExtraWrite;
 use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
-use crate::project::head::{Project, Proposal, Recorded, add_project};
+use crate::project::head::{ChangeRecord, Project, Proposal, add_project};
 use crate::project::import_source::SourceTree;
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
@@ -116,7 +116,7 @@ pub(crate) struct NewProject<'a> {
 }
 
 impl Projects {
-    /// Refuses a name that a project has: for whoever has much to fetch before it can be made.
+    /// Refuses a name that a project has, for callers that fetch much before they make the project.
     pub fn refuse_taken_project(&self, id: &ProjectId) -> Result<()> {
         self.store().read(|tx| refuse_taken(tx, id))
     }
@@ -136,7 +136,8 @@ impl Projects {
         self.import_dir_and(id, source, options, progress, None, cause)
     }
 
-    /// The same with what else the transaction writes that makes the project.
+    /// Like [`import_dir`](Self::import_dir); `also` writes further rows in the transaction that
+    /// makes the project.
     pub(crate) fn import_dir_and(
         &self,
         id: &ProjectId,
@@ -231,7 +232,7 @@ impl Projects {
             .store()
             .read(|tx| Ok(state_of_row(&open_project(tx, id)?)))?;
         let source = self.open_source(source)?;
-        // When in doubt, look at it.
+        // A path that cannot be looked up counts as tracked, so that it is read.
         let tracked = |path: &RelPath| {
             let known = self
                 .store()
@@ -243,7 +244,7 @@ impl Projects {
         // The content first: the change is counted by what the store has.
         self.store()
             .write(Durability::Relaxed, |tx| tree.bulk.insert(tx))?;
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: options.label.as_deref().unwrap_or("Sync"),
             further_parents: &[],
             op: HistoryOp::Import,
@@ -251,7 +252,7 @@ impl Projects {
             cause,
             at: self.context.now(),
         };
-        let mut counts = Counts::default();
+        let mut counts = SyncCounts::default();
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
             let edits;
             (edits, counts) = edits_to(objects, head, &tree)?;
@@ -260,7 +261,7 @@ impl Projects {
                 contents: Vec::new(),
             })
         };
-        let (snapshot, created) = self.change_project(id, &recorded, make, |_, _| Ok(()))?;
+        let (snapshot, created) = self.change_project(id, &record, make, |_, _| Ok(()))?;
         let total = tree.counts().0 as u64;
         Ok(ProjectSynced {
             snapshot,
@@ -320,7 +321,7 @@ impl Projects {
             .stack_for(row.key, state_of(head), Some(head.id))
             .is_err()
         {
-            // The project is there. Its layer is a cache, which whoever forks it makes again.
+            // The project exists. Its layer is a cache that the next fork builds again.
             self.directories.publish(row.key);
         }
         progress(layer((head.files + head.dirs) as u64));
@@ -388,7 +389,7 @@ fn entry_of(entry: &DiskEntry) -> StateEntry {
     }
 }
 
-fn puts(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
+fn edits_that_put(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
     let put = |(path, entry): (&RelPath, &DiskEntry)| {
         let edit = StateEdit::Put(entry_of(entry));
         (path.clone(), edit)
@@ -397,7 +398,7 @@ fn puts(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct SyncCounts {
     /// Files and links that are the same.
     same: u64,
     /// Files and links that are gone.
@@ -409,9 +410,9 @@ fn edits_to(
     objects: &StoredObjects<'_>,
     head: &State,
     tree: &SourceTree,
-) -> Result<(StateEdits, Counts)> {
-    let mut edits = puts(&tree.entries);
-    let mut counts = Counts::default();
+) -> Result<(StateEdits, SyncCounts)> {
+    let mut edits = edits_that_put(&tree.entries);
+    let mut counts = SyncCounts::default();
     // The last path that made room for something else, or went: all below it went with it.
     let mut gone: Option<RelPath> = None;
     let mut old = BTreeMap::new();

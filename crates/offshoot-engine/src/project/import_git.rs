@@ -21,9 +21,9 @@ use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, 
 
 /// Larger objects get a blob of their own instead of a place in a pack.
 const LARGEST_IN_PACK: usize = 1 << 20;
-/// The longest label, in characters; a first line can be a whole novel.
+/// The longest label, in characters; a first line can be very long.
 const LONGEST_LABEL: usize = 1_000;
-/// Progress is told after so many objects.
+/// Progress is reported after so many objects.
 const TELL_EVERY: u64 = 256;
 
 /// What a tree holds, all the way down.
@@ -64,7 +64,8 @@ impl Projects {
         self.import_git_and(id, source, progress, None, cause)
     }
 
-    /// The same with what else the transaction writes that makes the project.
+    /// Like [`import_git`](Self::import_git); `also` writes further rows in the transaction that
+    /// makes the project.
     pub(crate) fn import_git_and(
         &self,
         id: &ProjectId,
@@ -79,7 +80,7 @@ impl Projects {
         let head = head_commit(&repository)?;
         self.directories.probe_providers_early();
         let bulk = self.store().bulk();
-        let mut reading = Reading {
+        let mut reading = RepositoryReader {
             projects: self,
             repository: &repository,
             bulk: &bulk,
@@ -128,7 +129,7 @@ fn head_commit(repository: &GitRepository) -> Result<ObjectId> {
 }
 
 /// Reads every object once and hands it to the bulk writer.
-struct Reading<'a> {
+struct RepositoryReader<'a> {
     projects: &'a Projects,
     repository: &'a GitRepository,
     bulk: &'a BulkWriter,
@@ -141,14 +142,14 @@ struct Reading<'a> {
 }
 
 /// A tree that is being read, and how far.
-struct Open {
+struct OpenTree {
     id: ObjectId,
     tree: Tree,
     next: usize,
     totals: Totals,
 }
 
-impl Reading<'_> {
+impl RepositoryReader<'_> {
     /// Reads all that a commit reaches. Returns the chain of first parents, the newest first.
     fn history(
         &mut self,
@@ -224,12 +225,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn open_tree(&mut self, id: ObjectId) -> Result<Open> {
+    fn open_tree(&mut self, id: ObjectId) -> Result<OpenTree> {
         let (kind, bytes) = self.take(&id)?;
         if kind != ObjectKind::Tree {
             return Err(broken(&format!("`{id}` should be a tree")));
         }
-        Ok(Open {
+        Ok(OpenTree {
             id,
             tree: Tree::parse(bytes)?,
             next: 0,

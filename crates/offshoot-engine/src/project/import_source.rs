@@ -25,9 +25,9 @@ use crate::project::import::{ImportOptions, ImportProgress, ImportStage};
 use crate::sync::disk::{DiskRead, extract_too_deep, is_too_deep, read_rule_file, rules_in};
 
 const THREADS: usize = 2;
-/// So many files a thread takes at a time.
+/// The number of files that a thread takes at a time.
 const BLOCK: usize = 64;
-/// How often progress is told.
+/// The time between two reports of progress.
 const TICK: Duration = Duration::from_millis(50);
 /// The permission bits that a project keeps.
 const KEPT_PERM: u32 = 0o1777;
@@ -149,19 +149,19 @@ impl Projects {
         Ok(tree)
     }
 
-    /// Hashes files and links on several threads while the caller's thread tells how far it is.
+    /// Hashes files and links on several threads while the caller's thread reports progress.
     fn read_files(
         &self,
         dir: &SafeDir,
         files: &[ChangedFile],
         bulk: &BulkWriter,
         progress: &mut dyn FnMut(ImportProgress),
-    ) -> Result<Read> {
+    ) -> Result<ReadFiles> {
         let done = AtomicU64::new(0);
         let next = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
-        let worker = || -> Result<Read> {
-            let mut read = Read::default();
+        let worker = || -> Result<ReadFiles> {
+            let mut read = ReadFiles::default();
             loop {
                 let start = next.fetch_add(BLOCK, Ordering::Relaxed);
                 if start >= files.len() || failed.load(Ordering::Relaxed) {
@@ -183,12 +183,12 @@ impl Projects {
                 total: files.len() as u64,
             });
         };
-        let mut whole = Read::default();
+        let mut whole = ReadFiles::default();
         if files.len() <= BLOCK {
             whole.append(worker()?);
         } else {
             std::thread::scope(|scope| -> Result<()> {
-                // A dropped sender wakes the one who tells; a panic drops it too.
+                // A dropped sender wakes the thread that reports progress; a panic drops it too.
                 let (ended, running) = channel::<()>();
                 let workers: Vec<_> = (0..THREADS)
                     .map(|_| {
@@ -222,7 +222,7 @@ impl Projects {
         dir: &SafeDir,
         seen: &ChangedFile,
         bulk: &BulkWriter,
-        read: &mut Read,
+        read: &mut ReadFiles,
     ) -> Result<()> {
         let path = &seen.path;
         let largest = self.context.options.max_file_bytes;
@@ -237,7 +237,7 @@ impl Projects {
             taken => taken?,
         };
         let mut entry = match taken {
-            // Whoever removed it was quicker, as if it had never been there.
+            // It was removed meanwhile, which is as if it had never been there.
             DiskRead::Gone => return Ok(()),
             DiskRead::TooLarge(_) => {
                 read.drop(path, "too large file");
@@ -320,18 +320,18 @@ fn holds_any(entries: &BTreeMap<RelPath, DiskEntry>, dir: &RelPath) -> bool {
 
 /// What one thread read.
 #[derive(Default)]
-struct Read {
+struct ReadFiles {
     entries: Vec<(RelPath, DiskEntry)>,
     dropped: Vec<(RelPath, String)>,
     unsettled: Vec<RelPath>,
 }
 
-impl Read {
+impl ReadFiles {
     fn drop(&mut self, path: &RelPath, why: &str) {
         self.dropped.push((path.clone(), why.to_owned()));
     }
 
-    fn append(&mut self, mut other: Read) {
+    fn append(&mut self, mut other: ReadFiles) {
         self.entries.append(&mut other.entries);
         self.dropped.append(&mut other.dropped);
         self.unsettled.append(&mut other.unsettled);
@@ -382,7 +382,7 @@ impl Source {
 struct SourceFilter<'a> {
     source: &'a Source,
     ignore_rules: bool,
-    /// Ignored by these means taken nevertheless.
+    /// What these rules match is imported although it is ignored.
     include: IgnoreRules,
     tracked: &'a IsTracked<'a>,
     /// Ignored directories that are walked only because something in them may be taken.

@@ -40,7 +40,7 @@ impl Policy {
         Policy::Union,
     ];
 
-    /// The word for it.
+    /// Its name in JSON and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Policy::Review => "review",
@@ -130,7 +130,8 @@ impl Projects {
         self.set_merge_settings_if(project, settings, |_| Ok(()), cause)
     }
 
-    /// The same if whoever asks may change the settings that there are to these.
+    /// Like [`set_merge_settings`](Self::set_merge_settings), if `allowed` accepts the settings that
+    /// there are now.
     pub(crate) fn set_merge_settings_if(
         &self,
         project: &ProjectId,

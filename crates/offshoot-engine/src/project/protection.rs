@@ -11,7 +11,7 @@ use crate::content::rows::open_project;
 use crate::project::Projects;
 use crate::project::policy::MergeSettings;
 
-/// A path that may be spelled in so many ways is taken for a protected one.
+/// A path that may be spelled in so many ways is treated as protected.
 const MOST_SPELLINGS: usize = 64;
 
 /// What is protected in a project that comes from a git repository.
@@ -40,12 +40,12 @@ pub(crate) const FROM_GIT: [&str; 13] = [
 /// A pattern also means what is below the directories that it matches. What some disk takes for the
 /// same name is the same: on most, `.GitHub` is `.github`.
 pub(crate) struct Protection {
-    guards: Vec<Guard>,
+    guards: Vec<ProtectedPattern>,
     /// The names in patterns that a file may be called instead of by its short name.
     names: BTreeSet<Vec<u8>>,
 }
 
-struct Guard {
+struct ProtectedPattern {
     pattern: Pattern,
     /// Directories that what the pattern matches lies below.
     above: Vec<Pattern>,
@@ -67,7 +67,7 @@ impl Protection {
                 .filter(|dir| !matches!(*dir, b"" | b"**" | b"/**"))
                 // Without a slash it would match at any depth.
                 .map(|dir| Pattern::new([b"/", dir.strip_prefix(b"/").unwrap_or(dir)].concat()));
-            guards.push(Guard {
+            guards.push(ProtectedPattern {
                 above: above.collect(),
                 pattern: Pattern::new(&text),
             });
@@ -128,7 +128,7 @@ impl Protection {
                     let mut parts: Vec<&[u8]> = all[n].split(|&byte| byte == b'/').collect();
                     parts[number] = name;
                     let spelled = parts.join(&b'/');
-                    // Nobody needs a path like that.
+                    // No honest path has so many spellings.
                     if all.len() >= MOST_SPELLINGS || is_meant(&spelled) {
                         return true;
                     }
@@ -139,7 +139,8 @@ impl Protection {
         false
     }
 
-    /// Whether a path may be changed by whoever may change no protected one.
+    /// Whether a change of a path needs the right to change protected ones: it is protected, or
+    /// protected paths may lie below it.
     pub(crate) fn concerns(&self, path: &RelPath) -> bool {
         self.covers(path) || self.is_above(path)
     }

@@ -8,15 +8,15 @@ use crate::content::rows::{no_file, open_project, size_of, state_of};
 use crate::content::source::{OpenFile, Source};
 use crate::content::state::StateEntry;
 use crate::project::Projects;
-use crate::workspace::list::{DirNode, nest};
+use crate::workspace::list::{DirNode, nest_dirs};
 use crate::workspace::snapshot::Snapshot;
 
 /// One path of a project at a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectEntry {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// The entry at that path.
     pub entry: StateEntry,
     /// Bytes; 0 for directories.
     pub size: i64,
@@ -122,7 +122,7 @@ impl Projects {
                     Ok(())
                 },
             )?;
-            Ok(nest(&RelPath::root(), dirs))
+            Ok(nest_dirs(&RelPath::root(), dirs))
         })
     }
 

@@ -1,9 +1,9 @@
 //! Proving that everything a row names is there, whole, and what it says.
 //!
 //! Others work meanwhile. What belongs together is read in one transaction, and what is found once
-//! may only have been seen in passing: between a commit and its projection, or before the bytes of a
-//! row that is gone were. So a problem is told only if a second look finds it too, under the lock of
-//! whoever could be in the middle of something.
+//! may only have been seen in passing: between a commit and its projection, or before the bytes of
+//! a row that is gone were. So a problem is reported only if a second look finds it too, under the
+//! lock that a process at work there would hold.
 
 mod disk;
 mod objects;
@@ -40,7 +40,7 @@ pub struct CheckReport {
     pub snapshots: u64,
     /// Workspaces, the closed ones too.
     pub workspaces: u64,
-    /// What is wrong; empty is what everyone hopes for.
+    /// What is wrong; empty if all is well.
     pub problems: Vec<Problem>,
 }
 
@@ -54,7 +54,7 @@ impl Upkeep {
             whole: HashSet::new(),
             walked: HashSet::new(),
         };
-        check.look("database", |check, found| {
+        check.look_repeatedly("database", |check, found| {
             for message in check.upkeep.store().meta().damage()? {
                 found.add("database", message);
             }
@@ -81,9 +81,9 @@ struct Check<'e> {
 
 /// What one look found.
 #[derive(Default)]
-struct Found(Vec<Problem>);
+struct Findings(Vec<Problem>);
 
-impl Found {
+impl Findings {
     fn add(&mut self, what: &'static str, message: impl Into<String>) {
         let message = message.into();
         self.0.push(Problem { what, message });
@@ -91,16 +91,16 @@ impl Found {
 }
 
 impl Check<'_> {
-    /// Looks, and looks again if something seems to be wrong. What every look finds is a problem; so
-    /// is what keeps it from looking, except that a store that does not answer ends the check.
-    fn look(
+    /// Looks, and looks again if something seems to be wrong. What every look finds is a problem,
+    /// and so is an error while looking; only an error of the store ends the check.
+    fn look_repeatedly(
         &mut self,
         what: &'static str,
-        mut look: impl FnMut(&mut Self, &mut Found) -> Result<()>,
+        mut look: impl FnMut(&mut Self, &mut Findings) -> Result<()>,
     ) -> Result<()> {
         let mut confirmed: Option<Vec<Problem>> = None;
         for _ in 0..=MORE_LOOKS {
-            let mut found = Found::default();
+            let mut found = Findings::default();
             match look(self, &mut found) {
                 Err(error) if error.code() == ErrorCode::StoreUnavailable => return Err(error),
                 Err(error) => found.add(what, error.to_string()),
@@ -141,8 +141,7 @@ impl Check<'_> {
     }
 }
 
-/// A lock, or none if somebody has held it for so long that it is not waited for any longer. Whoever
-/// holds it is at work on what would be looked at.
+/// A lock, or none if it stays busy: then its holder is at work on what the check would look at.
 fn unless_busy<T>(lock: Result<T>) -> Result<Option<T>> {
     match lock {
         Err(error) if error.code() == ErrorCode::WorkspaceBusy => Ok(None),

@@ -107,8 +107,8 @@ fn refuse_used(overlay: &dyn Provider, target: &Path) -> Result<()> {
     ))
 }
 
-/// The same for workspaces that are no mounts. Looks at the processes of the machine once, and at
-/// every file of these workspaces.
+/// Refuses if a process uses a workspace that is no mount. Looks at the processes of the machine
+/// once, and at every file of these workspaces.
 fn refuse_used_directories(data: &DataDir, mounts: &[PathBuf]) -> Result<()> {
     let used = ProcessUsage::collect(UseKind::Any);
     for name in names_in(&data.workspaces())? {

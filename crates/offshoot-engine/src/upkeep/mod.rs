@@ -9,6 +9,8 @@ pub(crate) mod purge;
 pub(crate) mod recovery;
 pub(crate) mod recovery_forks;
 pub(crate) mod retention;
+mod retire;
+mod tree_rewriter;
 
 use std::sync::Arc;
 

@@ -4,15 +4,11 @@
 //! Content that a snapshot holds cannot simply be taken out: the snapshot's id is made from it. So
 //! the snapshots that hold it are written anew with a placeholder in its stead, and get new ids.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
 
 use offshoot_core::{
-    Cause, EMPTY_TREE, EntryKind, ErrorCode, Layout, ObjectId, ObjectKind, RelPath, Result,
-    Timestamp, WorkspaceId,
+    Cause, EntryKind, ObjectId, ObjectKind, RelPath, Result, Timestamp, WorkspaceId,
 };
-use offshoot_fs::UseKind;
-use offshoot_git::{Commit, ObjectReader, encode_tree, read_tree, walk_objects};
 use offshoot_store::{
     Durability, EntryRow, ForkRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via,
     WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
@@ -23,13 +19,12 @@ use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::objects::PendingObjects;
 use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, state_of};
-use crate::context::idempotency::micros;
-use crate::directory::last_use::NOTED_FOR;
 use crate::directory::layers::layers_holding;
 use crate::formats;
 use crate::merge::review_row::details_of;
 use crate::upkeep::Upkeep;
 use crate::upkeep::retention::ages_in;
+use crate::upkeep::tree_rewriter::TreeRewriter;
 
 /// What stands where content was erased.
 const PLACEHOLDER: &[u8] = b"This content was purged.\n";
@@ -57,7 +52,7 @@ impl Upkeep {
         self.context.with_reserve(|| self.erase_workspace(id))
     }
 
-    fn erase_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
+    pub(super) fn erase_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
         let _name = self.context.name_lock(id)?;
         let rows: Vec<WorkspaceRow> = self
             .store()
@@ -90,79 +85,9 @@ impl Upkeep {
         Ok(purged)
     }
 
-    /// Erases the workspaces of sessions, open or deleted, that nobody used for so long: row,
-    /// history, snapshots, directory, and all content that nothing else names. For an owner who
-    /// switched that on. Spares one in which somebody works, has files open or changed something.
-    /// Returns their names.
-    pub fn retire_sessions(&self, unused_for: Duration) -> Result<Vec<WorkspaceId>> {
-        self.context.with_reserve(|| {
-            // A read may have been noted an hour late.
-            let late = unused_for.min(Duration::from_micros(NOTED_FOR.unsigned_abs()));
-            let unused_for = micros(unused_for.saturating_add(late));
-            let before = Timestamp(self.context.now().0.saturating_sub(unused_for));
-            let is_due = |row: &WorkspaceRow| {
-                let of_session = row.layout == Layout::Session;
-                of_session && row.kind == WorkspaceKind::Standalone && row.used_at <= before
-            };
-            let mut due = self.store().read(|tx| tx.all_workspaces())?;
-            due.retain(&is_due);
-            if due.is_empty() {
-                return Ok(Vec::new());
-            }
-            let named = self.reachable()?;
-            let mut gone = Vec::new();
-            for row in due {
-                match self.retire(&row, &is_due) {
-                    Ok(true) => gone.push(row.id),
-                    Ok(false) => {}
-                    // Somebody uses it.
-                    Err(error) if error.code() == ErrorCode::WorkspaceBusy => {}
-                    // One that cannot go keeps no other.
-                    Err(error) => tracing::warn!(workspace = %row.id, ?error, "a session stays"),
-                }
-            }
-            if !gone.is_empty() {
-                self.store()
-                    .erase_incrementally(&self.unnamed_of(&named)?)?;
-            }
-            Ok(gone)
-        })
-    }
-
-    /// Erases one of them if it may still go. Returns whether it did.
-    fn retire(&self, row: &WorkspaceRow, is_due: &dyn Fn(&WorkspaceRow) -> bool) -> Result<bool> {
-        let _name = self.context.name_lock(&row.id)?;
-        let lock = self.directories.exclusive(row)?;
-        let look = || -> Result<Option<WorkspaceRow>> {
-            let now = self.store().read(|tx| tx.workspace_by_key(row.key))?;
-            Ok(now.filter(is_due))
-        };
-        let Some(now) = look()? else {
-            return Ok(false);
-        };
-        if now.state == WorkspaceState::Open {
-            let detached = self.sync.detach(&now, UseKind::Any)?;
-            // What outside programs changed is a use, and a sync notes it as one.
-            let synced = detached.sync(false, Durability::Synced)?;
-            if !synced.changes.is_empty() || look()?.is_none() {
-                return Ok(false);
-            }
-            self.store()
-                .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
-            detached.discard();
-            self.directories.discard_dir(&now)?;
-        } else {
-            self.store()
-                .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
-        }
-        drop(lock);
-        self.context.forget_locks(&now);
-        Ok(true)
-    }
-
     /// Erases a long history piece by piece if the disk is full: at once it could need a longer log
     /// than there is space for.
-    fn shorten_history(&self, row: &WorkspaceRow) -> Result<()> {
+    pub(super) fn shorten_history(&self, row: &WorkspaceRow) -> Result<()> {
         const PIECE: usize = 500;
         let reserve = &self.context.reserve;
         let erase = || {
@@ -257,7 +182,7 @@ impl Upkeep {
         let layers = self.store().read(|tx| {
             let objects = self.contents.objects_in(tx);
             let mut bench = PendingObjects::new(&objects);
-            let mut rewrite = Rewrite::new(&contents, placeholder.id);
+            let mut rewrite = TreeRewriter::new(&contents, placeholder.id);
             layers_holding(tx, &mut |tree| Ok(rewrite.tree(&mut bench, tree)? != tree))
         })?;
         let forks = self.leave_layers(&layers, cause)?;
@@ -316,7 +241,7 @@ impl Upkeep {
             };
             to_project.clear();
             tx.put_object(&placeholder.object)?;
-            let mut rewrite = Rewrite::new(contents, placeholder.id);
+            let mut rewrite = TreeRewriter::new(contents, placeholder.id);
             for row in tx.all_workspaces()? {
                 let held = self.replace_in_files(tx, &row, contents, placeholder, cause, at)?;
                 purged
@@ -362,7 +287,7 @@ impl Upkeep {
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
         off_its_layers: bool,
-        rewrite: &mut Rewrite<'_>,
+        rewrite: &mut TreeRewriter<'_>,
     ) -> Result<()> {
         let Some(mut fork) = tx.fork(row.key)? else {
             return Ok(());
@@ -461,7 +386,7 @@ impl Upkeep {
         &self,
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
-        rewrite: &mut Rewrite<'_>,
+        rewrite: &mut TreeRewriter<'_>,
     ) -> Result<()> {
         let mut snapshots = tx.snapshots(row.key, 0)?;
         snapshots.reverse();
@@ -554,130 +479,4 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
         }
     }
     Ok(())
-}
-
-/// Trees with a placeholder in the stead of purged content.
-struct Rewrite<'a> {
-    contents: &'a HashSet<ObjectId>,
-    placeholder: ObjectId,
-    /// Trees that were looked at, and what became of them.
-    trees: HashMap<ObjectId, ObjectId>,
-    /// The same of commits.
-    commits: HashMap<ObjectId, ObjectId>,
-}
-
-impl<'a> Rewrite<'a> {
-    fn new(contents: &'a HashSet<ObjectId>, placeholder: ObjectId) -> Self {
-        Rewrite {
-            contents,
-            placeholder,
-            trees: HashMap::new(),
-            commits: HashMap::new(),
-        }
-    }
-
-    /// Commits that became others.
-    fn renamed(&self) -> Vec<(ObjectId, ObjectId)> {
-        let changed = self.commits.iter().filter(|(old, new)| old != new);
-        let mut pairs: Vec<_> = changed.map(|(old, new)| (*old, *new)).collect();
-        pairs.sort();
-        pairs
-    }
-
-    /// A commit with all that it comes from: an imported history has more parents than snapshots.
-    /// What is not there, as in a shallow history, stays a name.
-    fn commit(&mut self, bench: &mut PendingObjects<'_>, tip: ObjectId) -> Result<ObjectId> {
-        let mut stack = vec![(tip, false)];
-        while let Some((id, parents_done)) = stack.pop() {
-            if self.commits.contains_key(&id) {
-                continue;
-            }
-            let Some((_, bytes)) = bench.read(&id)? else {
-                self.commits.insert(id, id);
-                continue;
-            };
-            let mut commit = Commit::parse(&bytes)?;
-            if !parents_done {
-                stack.push((id, true));
-                stack.extend(commit.parents.iter().map(|parent| (*parent, false)));
-                continue;
-            }
-            let sidecar = commit.sidecar().unwrap_or(EMPTY_TREE);
-            // A foreign commit may name a sidecar that never came with it.
-            let new_sidecar = match bench.read(&sidecar)? {
-                Some(_) => self.tree(bench, sidecar)?,
-                None => sidecar,
-            };
-            let tree = self.tree(bench, commit.tree)?;
-            let new = |parent: &ObjectId| self.commits.get(parent).copied().unwrap_or(*parent);
-            let parents: Vec<ObjectId> = commit.parents.iter().map(new).collect();
-            let same = (tree, new_sidecar) == (commit.tree, sidecar) && parents == commit.parents;
-            let new_id = if same {
-                id
-            } else {
-                commit.tree = tree;
-                commit.parents = parents;
-                commit.set_sidecar((new_sidecar != EMPTY_TREE).then_some(new_sidecar));
-                bench.add(ObjectKind::Commit, commit.encode()?)?
-            };
-            self.commits.insert(id, new_id);
-        }
-        Ok(self.commits.get(&tip).copied().unwrap_or(tip))
-    }
-
-    fn tree(&mut self, bench: &mut PendingObjects<'_>, root: ObjectId) -> Result<ObjectId> {
-        if let Some(known) = self.trees.get(&root) {
-            return Ok(*known);
-        }
-        // Every tree below, each after those it names.
-        let mut order = Vec::new();
-        let mut seen: HashSet<ObjectId> = HashSet::new();
-        let mut trees = BTreeSet::new();
-        walk_objects(&*bench, root, &mut seen, |kind, id| {
-            if kind == ObjectKind::Tree && trees.insert(id) {
-                order.push(id);
-            }
-            Ok(())
-        })?;
-        // A tree is visited after the one that named it first, but perhaps before another that
-        // names it: going through them until nothing changes is right in any order.
-        loop {
-            let mut settled = true;
-            for id in order.iter().rev() {
-                let new = self.one(bench, *id)?;
-                if self.trees.insert(*id, new) != Some(new) {
-                    settled = false;
-                }
-            }
-            if settled {
-                break;
-            }
-        }
-        Ok(self.trees.get(&root).copied().unwrap_or(root))
-    }
-
-    fn one(&self, bench: &mut PendingObjects<'_>, id: ObjectId) -> Result<ObjectId> {
-        let tree = read_tree(&*bench, &id)?;
-        let mut changed = false;
-        let entries: Vec<_> = tree
-            .iter()
-            .map(|mut entry| {
-                let new = if entry.is_dir() {
-                    self.trees.get(&entry.id).copied().unwrap_or(entry.id)
-                } else if self.contents.contains(&entry.id) {
-                    self.placeholder
-                } else {
-                    entry.id
-                };
-                changed |= new != entry.id;
-                entry.id = new;
-                entry
-            })
-            .collect();
-        if !changed {
-            return Ok(id);
-        }
-        let bytes = encode_tree(entries);
-        bench.add(ObjectKind::Tree, bytes)
-    }
 }

@@ -1,8 +1,9 @@
 //! Putting right what an unclean stop left: the store is the truth, directories follow it (INV-8).
 //!
-//! Before anybody may use the data directory, forks are put right and so is every directory that may
-//! lack what was committed (`directory::repair`): the cost follows what was under way. What takes long and changes nothing that anybody sees, such as removing what a killed
-//! process left and waiting for the disk, is done behind the start ([`Upkeep::clear_up`]).
+//! Before anybody may use the data directory, forks are put right and so is every directory that
+//! may lack what was committed (`directory::repair`): the cost follows what was under way. What
+//! takes long and changes nothing that a caller can see, such as removing what a killed process
+//! left and waiting for the disk, is done after the start ([`Upkeep::clear_up`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// The part of recovery that nobody has to wait for. The marks of dead processes go last: until
+    /// The part of recovery that runs in the background. The marks of dead processes go last: until
     /// then, the next start does it all again.
     pub(crate) fn clear_up(&self, leftovers: Leftovers) -> Result<()> {
         let mut all_well = leftovers.all_well;
@@ -95,7 +96,7 @@ impl Upkeep {
         }
         self.directories.sync_dirs(|_| true)?;
         if !leftovers.marks.is_empty() {
-            // Nobody waits for it, and nobody is refused anything meanwhile.
+            // It runs in the background, and requests are served meanwhile.
             let contents = Arc::clone(&self.contents);
             let work = move || contents.recount_all().map(drop);
             self.context.queue_job(JobKind::Other, work);

@@ -1,7 +1,7 @@
 //! Forks after an unclean stop: what is on disk against what is in rows.
 //!
 //! A private directory belongs to an open fork, or a killed process was making, moving or removing
-//! it, or a power cut took the rows of a fork that nobody had waited for. The last is the only one
+//! it, or a power cut took the rows of a fork before they were durable. The last is the only one
 //! that is brought back, from the note beside it; it is told from the others by the boot in which
 //! the note was written.
 
@@ -23,8 +23,8 @@ use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
 use crate::upkeep::Upkeep;
 
-/// A fork that somebody holds is looked after by whoever holds it.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long recovery waits for the lock of a fork: the process that holds it repairs it.
+const MAX_WAIT: Duration = Duration::from_millis(200);
 
 impl Upkeep {
     /// Puts forks right. Returns whether all went well, and the directories that are to go.
@@ -34,7 +34,7 @@ impl Upkeep {
         for name in names_in(&self.context.data.tmp()) {
             all_well &= self
                 .directories
-                .recover_moved_aside(&name, PATIENCE)
+                .recover_moved_aside(&name, MAX_WAIT)
                 .is_ok();
             all_well &= self.recover_next(&name).is_ok();
         }
@@ -59,7 +59,7 @@ impl Upkeep {
             return Ok(());
         };
         let target = self.context.data.tmp().join(name);
-        let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), PATIENCE) else {
+        let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), MAX_WAIT) else {
             return Ok(());
         };
         // A committed update finishes with it; one that is not committed does not need it.
@@ -88,7 +88,7 @@ impl Upkeep {
 
     /// Puts one right. Returns its directories, with its name, if they belong to nobody.
     fn recover_fork(&self, id: &WorkspaceId, place: i64) -> Result<Option<(ForkDirs, NameLock)>> {
-        let Ok(name) = self.context.name_lock_within(id, PATIENCE) else {
+        let Ok(name) = self.context.name_lock_within(id, MAX_WAIT) else {
             return Ok(None);
         };
         let row = self.store().read(|tx| tx.workspace(id))?;
@@ -122,7 +122,7 @@ impl Upkeep {
         let Ok(_lock) = self
             .context
             .locks
-            .exclusive(&crate::context::Context::lock_name(row), PATIENCE)
+            .exclusive(&crate::context::Context::lock_name(row), MAX_WAIT)
         else {
             return Ok(());
         };
@@ -132,7 +132,7 @@ impl Upkeep {
         };
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         if row.materialized && fork.place == place {
-            // Whoever was about to take it away had made it refuse changes.
+            // A process that died while removing the directory had made it refuse changes.
             self.directories.provider_by_files(dirs)?.thaw(dirs)?;
             return self.directories.finish_update(&row, &fork);
         }

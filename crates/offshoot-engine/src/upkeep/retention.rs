@@ -20,8 +20,8 @@ use crate::upkeep::Upkeep;
 /// Content that nothing names is kept this long, because a writer may be about to name it.
 pub const AGE_GUARD: Duration = Duration::from_secs(24 * 3600);
 
-/// Layers that nothing stands on are kept this long, because somebody may be about to fork. They
-/// are a cache: what goes too early is built again.
+/// Layers without a fork are kept this long, because a fork may be about to be made. They are a
+/// cache: what goes too early is built again.
 const LAYER_AGE_GUARD: Duration = Duration::from_secs(3600);
 
 const STEP: usize = 2_000;
@@ -59,7 +59,7 @@ impl Upkeep {
         self.clean_with(unused_for, false, dry_run, cause)
     }
 
-    /// The same with a say in whether ignored files are kept with the last state.
+    /// Like [`clean`](Self::clean); with `include_ignored` the last state keeps ignored files too.
     pub fn clean_with(
         &self,
         unused_for: Duration,
@@ -248,8 +248,9 @@ impl Upkeep {
     }
 
     fn reachable_in(&self, tx: &dyn ReadTx) -> Result<HashSet<ObjectId>> {
-        // Blobs lead nowhere, so only the other kinds have to be read. What leads on is asked in the
-        // same view: a tree that came later would be taken for a blob, and what it names for unnamed.
+        // Blobs name nothing, so only trees and commits have to be read. Which objects those are is
+        // read in the same view: a tree that came later would be taken for a blob, and what it
+        // names for unnamed.
         let inner = objects_that_lead_on(tx)?;
         let mut seen = HashSet::new();
         let mut roots = Vec::new();

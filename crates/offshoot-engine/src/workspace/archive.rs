@@ -1,9 +1,9 @@
 //! A workspace as a whole at one point in time, for archives.
 //!
 //! Its entries are those of the index, read in one transaction, and their content is that of the
-//! store, which never changes: however long somebody takes to read it, and whoever writes meanwhile,
-//! it is one state that was. Outside changes are recorded first, as for a snapshot. Ignored files,
-//! which only the directory has, are added one by one, each as it was at one moment.
+//! store, which never changes: an archive is one state that existed, however long its reader takes
+//! and whatever is written meanwhile. Outside changes are recorded first, as for a snapshot.
+//! Ignored files, which only the directory has, are added one by one, each as it was at one moment.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -34,10 +34,10 @@ const TRIES: usize = 3;
 
 /// One entry of a whole workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WholeEntry {
-    /// Where.
+pub struct ArchiveEntry {
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Whether it is a file, a link or a directory.
     pub kind: EntryKind,
     /// Permission bits.
     pub perm: u32,
@@ -48,32 +48,32 @@ pub struct WholeEntry {
 }
 
 /// A workspace, or a directory of it, as it was at one moment.
-pub struct WholeWorkspace {
+pub struct WorkspaceArchive {
     workspaces: Workspaces,
     row: WorkspaceRow,
     /// Parents before what is in them.
-    pub entries: Vec<WholeEntry>,
+    pub entries: Vec<ArchiveEntry>,
     /// Files that are too large to be read, under the paths that were asked for. If one is among the
     /// entries, it is there with what it held when it was last recorded.
     pub too_large: Vec<TooLarge>,
 }
 
 /// The content of an entry: exactly `size` bytes, or an error before the last of them.
-pub struct WholeContent {
+pub struct ArchiveContent {
     /// How many bytes there are.
     pub size: u64,
-    /// They themselves.
+    /// The bytes.
     pub content: Box<dyn Read + Send>,
 }
 
 impl Workspaces {
     /// Everything in and below a directory, as it is now. Costs a sync and a look at the index.
-    pub fn whole_workspace(
+    pub fn open_archive(
         &self,
         id: &WorkspaceId,
         below: &RelPath,
         cause: &Cause,
-    ) -> Result<WholeWorkspace> {
+    ) -> Result<WorkspaceArchive> {
         let row = self.contents.open_row(id)?;
         let (lock, synced) = match row.handed_out {
             true => {
@@ -129,7 +129,7 @@ impl Workspaces {
             return Err(no_file(below));
         }
         entries.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(WholeWorkspace {
+        Ok(WorkspaceArchive {
             workspaces: self.clone(),
             row,
             entries,
@@ -143,7 +143,7 @@ impl Workspaces {
         &self,
         row: &WorkspaceRow,
         below: &RelPath,
-    ) -> Result<(WorkspaceRow, RelPath, Vec<WholeEntry>)> {
+    ) -> Result<(WorkspaceRow, RelPath, Vec<ArchiveEntry>)> {
         self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
             let mut entries = Vec::new();
@@ -157,7 +157,7 @@ impl Workspaces {
                     ));
                 }
                 index.walk(&top, &mut |path, entry| {
-                    entries.push(WholeEntry {
+                    entries.push(ArchiveEntry {
                         path: below.join(&path.strip_prefix(&top).unwrap_or_default()),
                         kind: entry.kind,
                         perm: entry.perm,
@@ -194,8 +194,13 @@ impl Workspaces {
     }
 }
 
-/// The time of a file from the directory, which knows it best.
-fn note_time(dir: &SafeDir, top: &RelPath, below: &RelPath, entry: &mut WholeEntry) -> Result<()> {
+/// Takes the modification time of a file from the directory, where there is one.
+fn note_time(
+    dir: &SafeDir,
+    top: &RelPath,
+    below: &RelPath,
+    entry: &mut ArchiveEntry,
+) -> Result<()> {
     let path = top.join(&entry.path.strip_prefix(below).unwrap_or_default());
     if let Some(stat) = dir.stat(&path)?
         && stat.entry_kind() == Some(entry.kind)
@@ -205,13 +210,14 @@ fn note_time(dir: &SafeDir, top: &RelPath, below: &RelPath, entry: &mut WholeEnt
     Ok(())
 }
 
-/// Gives an ignored path with all that is below it, as far as it lies where we look.
+/// Calls back with an ignored path and all that is below it, as far as it lies in the archived
+/// directory.
 fn each_ignored(
     dir: &SafeDir,
     row: &WorkspaceRow,
     (top, below): (&RelPath, &RelPath),
     ignored: &RelPath,
-    found: &mut dyn FnMut(WholeEntry, &Stat),
+    found: &mut dyn FnMut(ArchiveEntry, &Stat),
 ) -> Result<()> {
     let mut add = |path: &RelPath, stat: &Stat| {
         let (Some(kind), Some(inside)) = (stat.entry_kind(), path.strip_prefix(top)) else {
@@ -221,7 +227,7 @@ fn each_ignored(
         if inside.is_root() || is_session_metadata(row, &path) {
             return;
         }
-        let entry = WholeEntry {
+        let entry = ArchiveEntry {
             path,
             kind,
             perm: stat.perm,
@@ -249,14 +255,14 @@ fn each_ignored(
     }
 }
 
-impl WholeWorkspace {
+impl WorkspaceArchive {
     /// Opens a file, or the target of a link. None if it is an ignored file that went away or is too
     /// large to be read.
-    pub fn open(&self, entry: &WholeEntry) -> Result<Option<WholeContent>> {
+    pub fn open(&self, entry: &ArchiveEntry) -> Result<Option<ArchiveContent>> {
         if let Some(id) = &entry.content {
             let found = self.workspaces.store().open_object(id)?;
             let (_, size, content) = found.ok_or_else(missing_content)?;
-            return Ok(Some(WholeContent { size, content }));
+            return Ok(Some(ArchiveContent { size, content }));
         }
         match self.copy_of(&entry.path) {
             Err(error) if error.code() == ErrorCode::FileNotFound => Ok(None),
@@ -265,10 +271,10 @@ impl WholeWorkspace {
     }
 
     /// A copy of a file that others may be writing, so that it has one size and one content.
-    fn copy_of(&self, path: &RelPath) -> Result<Option<WholeContent>> {
+    fn copy_of(&self, path: &RelPath) -> Result<Option<ArchiveContent>> {
         let directories = &self.workspaces.directories;
         let dir = directories.dir_for_reader(&self.row)?.following_no_links();
-        let held = |bytes: Vec<u8>| WholeContent {
+        let held = |bytes: Vec<u8>| ArchiveContent {
             size: bytes.len() as u64,
             content: Box::new(Cursor::new(bytes)),
         };
@@ -290,19 +296,20 @@ impl WholeWorkspace {
             }
             seen = after;
         }
-        // What it has up to here was written in this order by somebody who goes on writing.
+        // The file never came to rest: its first bytes, up to the size seen, are what the writer
+        // had written.
         copy(&self.workspaces, &mut file, seen.size).map(Some)
     }
 }
 
 /// The first bytes of a file, as many as there are up to `most`.
-fn copy(workspaces: &Workspaces, file: &mut File, most: u64) -> Result<WholeContent> {
+fn copy(workspaces: &Workspaces, file: &mut File, most: u64) -> Result<ArchiveContent> {
     file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     let mut part = file.take(most);
     if most <= IN_MEMORY {
         let mut bytes = Vec::with_capacity(most as usize);
         part.read_to_end(&mut bytes).map_err(unreadable)?;
-        return Ok(WholeContent {
+        return Ok(ArchiveContent {
             size: bytes.len() as u64,
             content: Box::new(Cursor::new(bytes)),
         });
@@ -310,7 +317,7 @@ fn copy(workspaces: &Workspaces, file: &mut File, most: u64) -> Result<WholeCont
     let mut spool = workspaces.context.temp_file()?;
     let size = std::io::copy(&mut part, &mut spool).map_err(unreadable)?;
     spool.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-    Ok(WholeContent {
+    Ok(ArchiveContent {
         size,
         content: Box::new(spool.take(size)),
     })

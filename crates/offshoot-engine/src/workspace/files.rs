@@ -44,7 +44,7 @@ pub struct WriteOptions {
     /// When it was last modified; none is now. Listings show it, and so does the
     /// file on disk as long as it is there.
     pub modified: Option<SystemTime>,
-    /// Where it is noted that it was written, for a request that may be repeated.
+    /// Records the write under the idempotency key of its request.
     pub noting: Option<IdempotencyRecord>,
 }
 
@@ -161,7 +161,7 @@ impl Workspaces {
                 ..WriteOptions::default()
             };
             match self.write_file(id, path, Content::Bytes(edited.as_bytes()), &options, cause) {
-                // Someone else was quicker: look again at what is there now.
+                // Another writer was quicker: try again on the new content.
                 Err(error) if error.code() == ErrorCode::PreconditionFailed => {}
                 Err(error) => return Err(error),
                 Ok(written) => return Ok((count, written)),
@@ -235,15 +235,15 @@ impl Target {
         }
     }
 
-    /// Where it really goes, and what stands on the way there.
-    pub(crate) fn settle(
+    /// The path after links, and the entries on the way to it.
+    pub(crate) fn resolve(
         &self,
         index: &Index<'_>,
     ) -> Result<(RelPath, Vec<(RelPath, Option<Entry>)>)> {
         let path = match self {
             Target::Exactly(path) => {
                 let steps = index.steps(path)?;
-                // Without a link on the way it leads to where it says.
+                // Without a link on the way the path is already resolved.
                 let is_link = |entry: &Entry| entry.kind == EntryKind::Symlink;
                 if !steps
                     .iter()

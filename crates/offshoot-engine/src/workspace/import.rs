@@ -1,8 +1,9 @@
 //! Many files into a workspace at once, from wherever they come: all of them or none.
 //!
 //! Content goes to the store as it arrives and is named by nothing until the end, when every entry,
-//! its line of history and the counters are worked out and written as one change. Whoever stops before that,
-//! because the source broke off or the quota is too small, leaves only what garbage collection takes.
+//! its line of history and the counters are worked out and written as one change. An import that
+//! stops before that, because the source broke off or the quota is too small, leaves only objects
+//! that garbage collection removes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,18 +34,18 @@ pub struct WorkspaceImport {
     id: WorkspaceId,
     row: WorkspaceRow,
     cause: Cause,
-    taken: Mutex<Taken>,
+    taken: Mutex<PendingEntries>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct PendingEntries {
     /// Sorted, so that a directory comes before what is in it.
-    entries: BTreeMap<RelPath, New>,
+    entries: BTreeMap<RelPath, NewEntry>,
     waiting: Vec<RelPath>,
     waiting_bytes: i64,
 }
 
-enum New {
+enum NewEntry {
     File(Box<NewFile>),
     Dir,
     Link(Vec<u8>, Box<Incoming>),
@@ -97,7 +98,7 @@ impl WorkspaceImport {
             cause: self.cause.clone(),
         };
         self.look(|tx, row| self.workspaces.refuse_write(tx, row, &file))?;
-        self.take(path, New::File(Box::new(file)), incoming.size)?;
+        self.take(path, NewEntry::File(Box::new(file)), incoming.size)?;
         Ok(incoming.size as u64)
     }
 
@@ -105,7 +106,10 @@ impl WorkspaceImport {
     pub(crate) fn make_dir(&self, path: &RelPath) -> Result<()> {
         refuse_unwritable(&self.row, path)?;
         self.look(|tx, row| plan_dir(&self.index(tx, row), path).map(drop))?;
-        self.lock().entries.entry(path.clone()).or_insert(New::Dir);
+        self.lock()
+            .entries
+            .entry(path.clone())
+            .or_insert(NewEntry::Dir);
         Ok(())
     }
 
@@ -116,12 +120,12 @@ impl WorkspaceImport {
         self.look(|tx, row| plan_link(&self.index(tx, row), path, target).map(drop))?;
         let incoming = self.workspaces.contents.receive(Content::Bytes(target))?;
         let size = incoming.size;
-        let new = New::Link(target.to_vec(), Box::new(incoming));
+        let new = NewEntry::Link(target.to_vec(), Box::new(incoming));
         self.take(path, new, size)
     }
 
     /// Takes what has content. It waits in memory until there is enough of it for a transaction.
-    fn take(&self, path: &RelPath, new: New, size: i64) -> Result<()> {
+    fn take(&self, path: &RelPath, new: NewEntry, size: i64) -> Result<()> {
         let mut taken = self.lock();
         taken.entries.insert(path.clone(), new);
         taken.waiting.push(path.clone());
@@ -152,7 +156,7 @@ impl WorkspaceImport {
         Ok(())
     }
 
-    /// Looks at the workspace as it is now.
+    /// Runs a check against the workspace as it is now.
     fn look(&self, mut look: impl FnMut(&dyn ReadTx, &WorkspaceRow) -> Result<()>) -> Result<()> {
         self.workspaces.store().read(|tx| {
             let row = open_row_by_key(tx, &self.row)?;
@@ -164,7 +168,7 @@ impl WorkspaceImport {
         Index::new(self.workspaces.store(), tx, row)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, PendingEntries> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -182,17 +186,17 @@ fn store_all(workspaces: &Workspaces, objects: &[NewObject]) -> Result<()> {
     })
 }
 
-impl Taken {
-    /// The contents that are only in memory. Whoever gets them has to store them; what is left says
-    /// that they are stored.
+impl PendingEntries {
+    /// The contents that are only in memory. The caller must store them; from now on they count as
+    /// stored.
     fn take_waiting(&mut self) -> Vec<NewObject> {
         self.waiting_bytes = 0;
         let mut objects = Vec::new();
         for path in std::mem::take(&mut self.waiting) {
             match self.entries.get_mut(&path) {
-                Some(New::File(file)) => objects.push(take_bytes(&mut file.object)),
-                Some(New::Link(_, target)) => objects.push(take_bytes(&mut target.object)),
-                Some(New::Dir) | None => {}
+                Some(NewEntry::File(file)) => objects.push(take_bytes(&mut file.object)),
+                Some(NewEntry::Link(_, target)) => objects.push(take_bytes(&mut target.object)),
+                Some(NewEntry::Dir) | None => {}
             }
         }
         objects
@@ -209,13 +213,13 @@ impl Workspaces {
     fn land_import(
         &self,
         held: &LockedWorkspace,
-        entries: &BTreeMap<RelPath, New>,
+        entries: &BTreeMap<RelPath, NewEntry>,
         cause: &Cause,
     ) -> Result<Vec<RelPath>> {
         if let Some(dir) = &held.dir {
             for (path, new) in entries {
                 self.sync.sync_path(&held.row, dir, path, cause)?;
-                if let New::Link(target, _) = new {
+                if let NewEntry::Link(target, _) = new {
                     self.sync_target(held, path, target)?;
                 }
             }
@@ -236,18 +240,18 @@ impl Workspaces {
 fn draft_one(
     draft: &mut Draft<'_>,
     path: &RelPath,
-    new: &New,
+    new: &NewEntry,
     cause: &Cause,
 ) -> Result<Vec<RelPath>> {
     match new {
-        New::Dir => Ok(draft_dir(draft, path, cause)?.1),
-        New::File(file) => {
+        NewEntry::Dir => Ok(draft_dir(draft, path, cause)?.1),
+        NewEntry::File(file) => {
             let drafted = draft_file(draft, file)?;
             let mut changed = drafted.new_dirs;
             changed.push(drafted.path);
             Ok(changed)
         }
-        New::Link(target, incoming) => {
+        NewEntry::Link(target, incoming) => {
             let new = NewLink {
                 path,
                 target,

@@ -96,7 +96,7 @@ pub struct Deleted {
 }
 
 impl Deleted {
-    /// It is still there.
+    /// The answer of a deletion that was refused.
     pub(crate) fn not() -> Deleted {
         Deleted {
             existed: true,
@@ -121,7 +121,8 @@ impl Workspaces {
         self.create_workspace_and(id, layout, quota, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`create_workspace`](Self::create_workspace); `also` writes further rows in the
+    /// same transaction.
     pub(crate) fn create_workspace_and(
         &self,
         id: Option<WorkspaceId>,
@@ -132,7 +133,7 @@ impl Workspaces {
     ) -> Result<Workspace> {
         self.context.require_space()?;
         quota.refuse_negative()?;
-        let id = id_or_new(id)?;
+        let id = given_or_random_id(id)?;
         let at = self.context.now();
         let session_dirs = if layout == Layout::Session {
             &SESSION_DIRS[..]
@@ -167,7 +168,8 @@ impl Workspaces {
         self.create_workspace_from_and(id, snapshot, quota, None, cause)
     }
 
-    /// The same with what else the transaction writes.
+    /// Like [`create_workspace_from`](Self::create_workspace_from); `also` writes further rows in the
+    /// same transaction.
     pub(crate) fn create_workspace_from_and(
         &self,
         id: Option<WorkspaceId>,
@@ -178,11 +180,11 @@ impl Workspaces {
     ) -> Result<Workspace> {
         self.context.require_space()?;
         quota.refuse_negative()?;
-        let id = id_or_new(id)?;
+        let id = given_or_random_id(id)?;
         let at = self.context.now();
         self.refuse_case_twin(&id)?;
         let _name = self.context.name_lock(&id)?;
-        // To look at every workspace there is takes its time: not while all writers wait.
+        // The search through all workspaces is slow, so it does not run in the write transaction.
         let (from, found) = self
             .store()
             .read(|tx| self.contents.find_snapshot_anywhere(tx, snapshot))?;
@@ -210,7 +212,7 @@ impl Workspaces {
                 kept.retain(|entry| !belongs_to_nested_git(&entry.path));
             }
             if from.layout == Layout::Session {
-                // No snapshot holds it.
+                // The directory of a session that no snapshot holds.
                 let skills = dir_row(RelPath::from_normal("skills"), 1);
                 kept.retain(|entry| entry.path != skills.path);
                 kept.push(skills);
@@ -238,8 +240,9 @@ impl Workspaces {
         })
     }
 
-    /// A snapshot as a workspace of another name may begin with it: without what never gets from one
-    /// agent to another. Whoever takes the same name again takes the same work up again.
+    /// A snapshot as a workspace of another name may begin with it: without what never gets from
+    /// one agent to another. A workspace that takes the same name again continues the same work,
+    /// and so gets all of it.
     fn for_another(
         &self,
         tx: &dyn ReadTx,
@@ -348,7 +351,8 @@ impl Workspaces {
         self.delete_workspace_with(id, false, cause)
     }
 
-    /// The same with a say in whether ignored files are kept with the last state.
+    /// Like [`delete_workspace`](Self::delete_workspace); with `include_ignored` the last state
+    /// keeps ignored files too.
     pub fn delete_workspace_with(
         &self,
         id: &WorkspaceId,
@@ -364,8 +368,8 @@ impl Workspaces {
         }
     }
 
-    /// Deletes a workspace if, while nobody else can change it and all of it is recorded, it may go.
-    /// With a say in who waits for the disk.
+    /// Deletes a workspace if, while nobody else can change it and all of it is recorded, it may
+    /// go. The caller chooses the durability.
     pub(crate) fn delete_workspace_if(
         &self,
         id: &WorkspaceId,
@@ -390,13 +394,13 @@ impl Workspaces {
             Some(row) => row,
         };
         let lock = self.directories.exclusive(&row)?;
-        // Whoever could write to it after this look would write in vain.
+        // After this sync nobody may write to the directory: such a write would be lost.
         let detached = self.sync.detach(&row, UseKind::Write)?;
         let synced = detached.sync(include_ignored, Durability::Relaxed)?;
         if !may_go(&row)? {
             return Ok(Deleted::not());
         }
-        // What no snapshot holds would be lost (INV-5).
+        // Content that no snapshot holds would be lost (INV-5).
         if !synced.too_large.is_empty() {
             return Ok(Deleted {
                 too_large: synced.too_large,
@@ -412,19 +416,7 @@ impl Workspaces {
         };
         let why = "before deletion";
         let kept = self.keep_recorded(&row, why, include_ignored, durability, cause)?;
-        let at = self.context.now();
-        self.store().write(durability, |tx| {
-            let mut row = open_row_by_key(tx, &row)?;
-            row.state = WorkspaceState::Closed;
-            row.materialized = false;
-            row.used_at = at;
-            row.synced_revision = row.revision;
-            tx.update_workspace(&row)?;
-            let mut line = line_of(&row, HistoryOp::WorkspaceDelete, cause, at);
-            line.after = kept;
-            tx.add_history(&line)?;
-            Ok(())
-        })?;
+        self.close_row(&row, kept, durability, cause)?;
         detached.discard();
         if row.kind == WorkspaceKind::Fork {
             // Unmounting may take its time; nobody has to wait for it.
@@ -449,9 +441,32 @@ impl Workspaces {
             too_large: Vec::new(),
         })
     }
+
+    /// Closes the row of a workspace, with its line of history. `kept` is its last state.
+    fn close_row(
+        &self,
+        row: &WorkspaceRow,
+        kept: Option<ObjectId>,
+        durability: Durability,
+        cause: &Cause,
+    ) -> Result<()> {
+        let at = self.context.now();
+        self.store().write(durability, |tx| {
+            let mut row = open_row_by_key(tx, row)?;
+            row.state = WorkspaceState::Closed;
+            row.materialized = false;
+            row.used_at = at;
+            row.synced_revision = row.revision;
+            tx.update_workspace(&row)?;
+            let mut line = line_of(&row, HistoryOp::WorkspaceDelete, cause, at);
+            line.after = kept;
+            tx.add_history(&line)?;
+            Ok(())
+        })
+    }
 }
 
-fn id_or_new(id: Option<WorkspaceId>) -> Result<WorkspaceId> {
+fn given_or_random_id(id: Option<WorkspaceId>) -> Result<WorkspaceId> {
     match id {
         Some(id) => Ok(id),
         None => format!("ws-{}", uuid::Uuid::now_v7().simple()).parse(),

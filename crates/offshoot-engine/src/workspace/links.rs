@@ -1,7 +1,7 @@
 //! Making symbolic links inside a workspace.
 //!
-//! Outside programs may put any link into a directory that they were given, and the resolver refuses
-//! to follow those that lead out. What a door makes is checked before it is there.
+//! Outside programs may put any link into a directory that they were given, and the resolver
+//! refuses to follow those that lead out. A link that is made here is checked first.
 
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes,
@@ -154,7 +154,7 @@ pub(crate) fn plan_link(index: &Index<'_>, path: &RelPath, target: &[u8]) -> Res
     Ok(path)
 }
 
-/// What can be no target of any link.
+/// Refuses what can be the target of no link.
 pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     if target.is_empty() || target.contains(&0) || target.len() > MAX_TARGET {
         return Err(Error::invalid(format!(

@@ -62,7 +62,7 @@ pub struct ListPage {
 /// A directory with the directories in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirNode {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// What is in it.
     pub children: Vec<DirNode>,
@@ -71,7 +71,7 @@ pub struct DirNode {
 /// Where an entry stands in the order of a listing. It holds all that the order looks at, so that
 /// a page can begin after an entry that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct SortKey {
     /// Whether it belongs to those that come second, because directories come first.
     second: bool,
     key: i64,
@@ -79,8 +79,8 @@ struct Place {
 }
 
 impl ListOptions {
-    fn place(&self, name: Vec<u8>, kind: EntryKind, size: i64, modified: Timestamp) -> Place {
-        Place {
+    fn sort_key(&self, name: Vec<u8>, kind: EntryKind, size: i64, modified: Timestamp) -> SortKey {
+        SortKey {
             second: self.dirs_first && kind != EntryKind::Dir,
             key: match self.sort {
                 ListSort::Name => 0,
@@ -91,7 +91,7 @@ impl ListOptions {
         }
     }
 
-    fn compare(&self, a: &Place, b: &Place) -> Ordering {
+    fn compare(&self, a: &SortKey, b: &SortKey) -> Ordering {
         let mut within = (a.key, &a.name).cmp(&(b.key, &b.name));
         if self.descending {
             within = within.reverse();
@@ -117,18 +117,18 @@ impl ListOptions {
         }
     }
 
-    fn cursor(&self, place: &Place) -> String {
-        let name = escape_bytes(&place.name);
+    fn cursor(&self, sort_key: &SortKey) -> String {
+        let name = escape_bytes(&sort_key.name);
         match self.is_plain() {
             true => name,
             false => {
-                let second = u8::from(place.second);
-                format!("{}{second}:{}:{name}", self.letter(), place.key)
+                let second = u8::from(sort_key.second);
+                format!("{}{second}:{}:{name}", self.letter(), sort_key.key)
             }
         }
     }
 
-    fn parse_cursor(&self, text: &str) -> Result<Place> {
+    fn parse_cursor(&self, text: &str) -> Result<SortKey> {
         let refuse = || {
             Error::invalid(format!(
                 "`after` is no place in a listing in this order: `{text}`"
@@ -136,7 +136,7 @@ impl ListOptions {
             .with_hint("give `next` of the page before, with the same order")
         };
         if self.is_plain() {
-            return Ok(Place {
+            return Ok(SortKey {
                 second: false,
                 key: 0,
                 name: unescape_bytes(text).map_err(|_| refuse())?,
@@ -155,14 +155,14 @@ impl ListOptions {
         }
         let key = part()?.parse().map_err(|_| refuse())?;
         let name = unescape_bytes(part()?).map_err(|_| refuse())?;
-        Ok(Place { second, key, name })
+        Ok(SortKey { second, key, name })
     }
 
     /// The names of the page, in order, and where the next one begins. Sorts the page alone.
-    fn page(&self, mut places: Vec<Place>) -> Result<(Vec<Vec<u8>>, Option<String>)> {
+    fn page(&self, mut places: Vec<SortKey>) -> Result<(Vec<Vec<u8>>, Option<String>)> {
         if let Some(after) = &self.after {
             let after = self.parse_cursor(after)?;
-            places.retain(|place| self.compare(place, &after).is_gt());
+            places.retain(|sort_key| self.compare(sort_key, &after).is_gt());
         }
         let mut next = None;
         let is_cut = self.limit > 0 && places.len() > self.limit;
@@ -174,7 +174,7 @@ impl ListOptions {
         if is_cut {
             next = places.last().map(|last| self.cursor(last));
         }
-        let names = places.into_iter().map(|place| place.name).collect();
+        let names = places.into_iter().map(|sort_key| sort_key.name).collect();
         Ok((names, next))
     }
 }
@@ -233,7 +233,7 @@ impl Workspaces {
                 let Some(kind) = kind.entry_kind().filter(|_| shows(&name)) else {
                     continue;
                 };
-                places.push(options.place(name, kind, 0, Timestamp(0)));
+                places.push(options.sort_key(name, kind, 0, Timestamp(0)));
             }
         } else {
             for found in dir.list(path)? {
@@ -241,7 +241,7 @@ impl Workspaces {
                     continue;
                 };
                 let size = size_shown(kind, found.stat.size);
-                places.push(options.place(found.name, kind, size, found.stat.modified()));
+                places.push(options.sort_key(found.name, kind, size, found.stat.modified()));
             }
         }
         let total = places.len();
@@ -314,7 +314,7 @@ impl Workspaces {
                     ListSort::Modified => row.changed_at,
                     _ => Timestamp(0),
                 };
-                places.push(options.place(name.clone(), entry.kind, size, modified));
+                places.push(options.sort_key(name.clone(), entry.kind, size, modified));
             }
             let total = places.len();
             let (names, next) = options.page(places)?;
@@ -415,7 +415,7 @@ impl Workspaces {
                 Ok(())
             })?;
         }
-        Ok(nest(path, dirs))
+        Ok(nest_dirs(path, dirs))
     }
 }
 
@@ -427,7 +427,7 @@ fn size_shown(kind: EntryKind, size: u64) -> i64 {
 }
 
 /// Puts directories below `root`, given parents first, into each other.
-pub(crate) fn nest(root: &RelPath, dirs: Vec<RelPath>) -> DirNode {
+pub(crate) fn nest_dirs(root: &RelPath, dirs: Vec<RelPath>) -> DirNode {
     let mut below: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
     for dir in dirs {
         below
@@ -483,10 +483,10 @@ mod tests {
             ..ListOptions::default()
         };
         let size = by(ListSort::Size, false, false);
-        let place = size.place(b"a:b\xff".to_vec(), EntryKind::File, 7, Timestamp(0));
-        let cursor = size.cursor(&place);
+        let sort_key = size.sort_key(b"a:b\xff".to_vec(), EntryKind::File, 7, Timestamp(0));
+        let cursor = size.cursor(&sort_key);
         assert_eq!(cursor, "s0:7:a:b\\xff");
-        assert_eq!(size.parse_cursor(&cursor).unwrap(), place);
+        assert_eq!(size.parse_cursor(&cursor).unwrap(), sort_key);
         for other in [
             by(ListSort::Size, true, false),
             by(ListSort::Modified, false, false),
@@ -498,6 +498,6 @@ mod tests {
             assert!(size.parse_cursor(bad).is_err(), "{bad}");
         }
         let plain = by(ListSort::Name, true, false);
-        assert_eq!(plain.cursor(&place), "a:b\\xff");
+        assert_eq!(plain.cursor(&sort_key), "a:b\\xff");
     }
 }

@@ -5,7 +5,7 @@
 //! ARCHITECTURE.md). This room knows nothing of projects and merges.
 
 pub(crate) mod archive;
-pub(crate) mod bare;
+pub(crate) mod baseline;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod import;

@@ -13,7 +13,7 @@ use crate::content::rows::{is_a_directory, open_row_in};
 use crate::content::source::{OpenFile, Source, characters, count_characters};
 use crate::content::workspace_row::is_session_metadata;
 use crate::directory::disk_entry::count_on_disk;
-use crate::history::past::{ALL, Shown};
+use crate::history::past::{ALL, LineFilter};
 use crate::workspace::Workspaces;
 
 /// The most that one window holds: characters of text or bytes of anything else.
@@ -46,9 +46,9 @@ pub struct Window {
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Whether it is a file, a link or a directory.
     pub kind: EntryKind,
     /// Bytes; 0 for directories.
     pub size: i64,
@@ -164,20 +164,21 @@ impl Workspaces {
         self.read_window_as(id, path, offset, length, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`read_window`](Self::read_window); made-up files show the lines of
+    /// history that the filter lets through.
     pub(crate) fn read_window_as(
         &self,
         id: &WorkspaceId,
         path: &RelPath,
         offset: u64,
         length: usize,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Window> {
         window_of(self.source(id, path, shown)?, path, offset, length)
     }
 
-    /// The same if the file is small enough to be read where the request is; else none, and nothing
-    /// was read.
+    /// Like [`read_window`](Self::read_window) if the file is small enough to be read on the thread
+    /// of the request; none, without reading, if it is not.
     pub fn read_window_if_small(
         &self,
         id: &WorkspaceId,
@@ -188,14 +189,15 @@ impl Workspaces {
         self.read_window_if_small_as(id, path, offset, length, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`read_window_if_small`](Self::read_window_if_small); made-up files show the lines of
+    /// history that the filter lets through.
     pub(crate) fn read_window_if_small_as(
         &self,
         id: &WorkspaceId,
         path: &RelPath,
         offset: u64,
         length: usize,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Option<Window>> {
         let source = self.source(id, path, shown)?;
         match source.bytes_in_memory() {
@@ -219,12 +221,13 @@ impl Workspaces {
         self.open_file_as(id, path, ALL)
     }
 
-    /// The same for somebody who does not see every line of history.
+    /// Like [`open_file`](Self::open_file); made-up files show the lines of
+    /// history that the filter lets through.
     pub(crate) fn open_file_as(
         &self,
         id: &WorkspaceId,
         path: &RelPath,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<OpenFile> {
         let mut source = self.source(id, path, shown)?;
         if source.is_stored() {
@@ -234,7 +237,7 @@ impl Workspaces {
     }
 
     /// Where the bytes of a file are, or the text that is read in its place.
-    fn source(&self, id: &WorkspaceId, path: &RelPath, shown: Shown<'_>) -> Result<Source> {
+    fn source(&self, id: &WorkspaceId, path: &RelPath, shown: LineFilter<'_>) -> Result<Source> {
         let made_up = |row: &WorkspaceRow| self.made_up_file(row, path, shown);
         self.directories.source_or(id, path, made_up)
     }
@@ -253,7 +256,7 @@ impl Workspaces {
         &self,
         row: &WorkspaceRow,
         path: &RelPath,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Option<Source>> {
         if is_session_metadata(row, path) {
             let text = crate::content::workspace_row::session_metadata(row);
@@ -263,7 +266,8 @@ impl Workspaces {
             return Ok(None);
         }
         let real = RelPath::from_normal(".meta");
-        // Only one that came with the base is real: what somebody put there since would be a forgery.
+        // Only a file of that name that came with the base is real; one that was written since
+        // would be a forgery.
         let is_made_up = self
             .store()
             .read(|tx| is_reserved_in(&Index::new(self.store(), tx, row), &real))?;
@@ -281,7 +285,8 @@ impl Workspaces {
         Ok(Some(Source::of_json(&value)))
     }
 
-    /// Counts. Costs a walk of the directory if there is one, because disk usage is nowhere else.
+    /// Counts the files of a workspace. Costs a walk of the directory if there is one, because disk
+    /// usage is not recorded.
     pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
         let row = self.contents.open_row(id)?;
         let mut info = Info {
@@ -297,7 +302,8 @@ impl Workspaces {
             let dir = self.directories.dir_for_reader(&row)?.following_no_links();
             let counted = count_on_disk(&row, &dir)?;
             info.disk_usage = counted.disk_usage;
-            // What a listing shows, also if somebody found the directory whom nobody told of it.
+            // The counts of the directory, as listings show it: a program may have written there
+            // although the path was never handed out.
             info.file_count = counted.files;
             info.dir_count = counted.dirs;
             info.total_size = counted.bytes;

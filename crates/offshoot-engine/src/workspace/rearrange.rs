@@ -41,7 +41,7 @@ impl Workspaces {
         self.delete_file_if(id, path, recursive, Expect::Anything, cause)
     }
 
-    /// The same if what is there is what the caller expects.
+    /// Like [`delete_file`](Self::delete_file), if what is there is what the caller expects.
     pub fn delete_file_if(
         &self,
         id: &WorkspaceId,

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use offshoot_core::{
     Cause, ChangeSet, EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
-    WorkspaceId,
+    Timestamp, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{
@@ -37,7 +37,7 @@ pub struct Restored {
 }
 
 /// What a workspace is to become.
-pub(crate) struct Goal {
+pub(crate) struct TargetState {
     pub(crate) state: State,
     /// Only this path and what is below it changes.
     pub(crate) below: RelPath,
@@ -45,7 +45,7 @@ pub(crate) struct Goal {
     pub(crate) via: Via,
     /// The snapshot that holds the state before.
     pub(crate) kept: Option<ObjectId>,
-    /// The snapshot that holds the goal, if there is one.
+    /// The snapshot that holds the target state, if there is one.
     pub(crate) snapshot: Option<ObjectId>,
 }
 
@@ -67,7 +67,7 @@ impl Workspaces {
             .store()
             .read(|tx| self.contents.find_snapshot(tx, &row, snapshot))?;
         if row.materialized {
-            // What cannot be written to is found before anything is recorded.
+            // A directory that cannot be opened is reported before anything is recorded.
             self.directories.dir_of(&row)?;
         }
         let below = path.cloned().unwrap_or_default();
@@ -76,9 +76,9 @@ impl Workspaces {
             self.refuse_absent_path(&row, &target_state, &below)?;
         }
         let kept = self.keep_last_state(&row, "before restore", cause)?;
-        // Only now is known what outside programs have put there.
+        // After the sync the index has what outside programs put there.
         self.refuse_absent_path(&row, &target_state, &below)?;
-        let goal = Goal {
+        let goal = TargetState {
             state: target_state,
             below,
             op: HistoryOp::Restore,
@@ -100,7 +100,7 @@ impl Workspaces {
     pub(crate) fn move_to_state(
         &self,
         row: &WorkspaceRow,
-        goal: &Goal,
+        goal: &TargetState,
         cause: &Cause,
         also: impl Fn(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<Vec<StateChange>> {
@@ -109,70 +109,14 @@ impl Workspaces {
             self.store()
                 .read(|tx| self.plan_restore(tx, row, &goal.state, &goal.below))
         };
-        let mut plan =
-            plan().and_then(|first| match self.record_hidden(row, &first.changes)? {
-                true => plan(),
-                false => Ok(first),
-            })?;
-        let staying = std::mem::take(&mut plan.staying);
+        let plan = plan().and_then(|first| match self.record_hidden(row, &first.changes)? {
+            true => plan(),
+            false => Ok(first),
+        })?;
         let changes = &plan.changes;
         self.refuse_damaged(changes)?;
         self.store().write(Durability::Synced, |tx| {
-            let before = open_row_by_key(tx, row)?;
-            // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
-            if !is_same_index(&before, &plan.base) {
-                return Err(
-                    Error::new(ErrorCode::WorkspaceBusy, "a snapshot was taken meanwhile")
-                        .with_hint("nothing was changed; try again"),
-                );
-            }
-            let mut next = changed_row(&before, at);
-            next.tree = plan.state.tree;
-            next.sidecar = plan.state.sidecar;
-            let line = LineTemplate {
-                row: &next.clone(),
-                at,
-                via: goal.via,
-                cause,
-            };
-            for object in &plan.objects {
-                tx.put_object(object)?;
-            }
-            let mut top = line_of(&next, goal.op, cause, at);
-            top.via = goal.via;
-            top.path = goal.below.clone();
-            top.before = goal.kept;
-            top.after = goal.snapshot;
-            tx.add_history(&top)?;
-            for dir in &plan.new_parents {
-                tx.add_history(&line.mkdir(dir))?;
-            }
-            let mut tally = CounterDelta::default();
-            for _ in &plan.new_parents {
-                tally.add(EntryKind::Dir, 0);
-            }
-            // An ignored file that a restored one replaces was counted already.
-            for old in &plan.replaced {
-                if let Some(kind) = old.kind {
-                    tally.remove(kind, old.size);
-                }
-                tx.remove_entry(before.key, &old.path)?;
-            }
-            for (change, (size_before, size_after)) in changes.iter().zip(&plan.sizes) {
-                let mut entry = line.file(op_of(change), &change.path, kind_of(change));
-                entry.before = change.before.and_then(|entry| entry.id);
-                entry.after = change.after.and_then(|entry| entry.id);
-                entry.size = *size_after;
-                tx.add_history(&entry)?;
-                tally.apply(change, *size_before, *size_after);
-            }
-            for (path, perm) in &staying {
-                let mut dir = dir_row(path.clone(), next.revision);
-                dir.perm = *perm;
-                tx.put_entry(before.key, &dir)?;
-            }
-            tally.add_to(&mut next);
-            put_row(tx, &before, &next)?;
+            write_plan(tx, row, &plan, goal, at, cause)?;
             also(tx)
         })?;
         if row.materialized {
@@ -236,7 +180,7 @@ impl Workspaces {
         if changes.iter().any(|change| change.after.is_some()) {
             refuse_files_above(&index, below)?;
         }
-        let staying = take_staying(&index, &mut changes)?;
+        let staying = keep_dirs_of_ignored(&index, &mut changes)?;
         let mut replaced = Vec::new();
         for change in &changes {
             replaced.extend(index.own_row(&change.path)?);
@@ -408,8 +352,78 @@ struct Plan {
     staying: Vec<(RelPath, u32)>,
 }
 
+/// Writes a restore: entries, history and counters. The workspace must be as it was when the plan was
+/// made.
+fn write_plan(
+    tx: &mut dyn WriteTx,
+    row: &WorkspaceRow,
+    plan: &Plan,
+    goal: &TargetState,
+    at: Timestamp,
+    cause: &Cause,
+) -> Result<()> {
+    let before = open_row_by_key(tx, row)?;
+    // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
+    if !is_same_index(&before, &plan.base) {
+        return Err(
+            Error::new(ErrorCode::WorkspaceBusy, "a snapshot was taken meanwhile")
+                .with_hint("nothing was changed; try again"),
+        );
+    }
+    let mut next = changed_row(&before, at);
+    next.tree = plan.state.tree;
+    next.sidecar = plan.state.sidecar;
+    let line = LineTemplate {
+        row: &next.clone(),
+        at,
+        via: goal.via,
+        cause,
+    };
+    for object in &plan.objects {
+        tx.put_object(object)?;
+    }
+    let mut top = line_of(&next, goal.op, cause, at);
+    top.via = goal.via;
+    top.path = goal.below.clone();
+    top.before = goal.kept;
+    top.after = goal.snapshot;
+    tx.add_history(&top)?;
+    for dir in &plan.new_parents {
+        tx.add_history(&line.mkdir(dir))?;
+    }
+    let mut tally = CounterDelta::default();
+    for _ in &plan.new_parents {
+        tally.add(EntryKind::Dir, 0);
+    }
+    // An ignored file that a restored one replaces was counted already.
+    for old in &plan.replaced {
+        if let Some(kind) = old.kind {
+            tally.remove(kind, old.size);
+        }
+        tx.remove_entry(before.key, &old.path)?;
+    }
+    for (change, (size_before, size_after)) in plan.changes.iter().zip(&plan.sizes) {
+        let mut entry = line.file(op_of(change), &change.path, kind_of(change));
+        entry.before = change.before.and_then(|entry| entry.id);
+        entry.after = change.after.and_then(|entry| entry.id);
+        entry.size = *size_after;
+        tx.add_history(&entry)?;
+        tally.apply(change, *size_before, *size_after);
+    }
+    for (path, perm) in &plan.staying {
+        let mut dir = dir_row(path.clone(), next.revision);
+        dir.perm = *perm;
+        tx.put_entry(before.key, &dir)?;
+    }
+    tally.add_to(&mut next);
+    put_row(tx, &before, &next)
+}
+
 /// Takes out of the changes the removal of directories that hold ignored files.
-fn take_staying(index: &Index<'_>, changes: &mut Vec<StateChange>) -> Result<Vec<(RelPath, u32)>> {
+fn keep_dirs_of_ignored(
+    index: &Index<'_>,
+    changes: &mut Vec<StateChange>,
+) -> Result<Vec<(RelPath, u32)>> {
     let mut staying = Vec::new();
     for change in &*changes {
         if let (Some(before), None) = (change.before, change.after)
@@ -427,7 +441,7 @@ fn take_staying(index: &Index<'_>, changes: &mut Vec<StateChange>) -> Result<Vec
     Ok(staying)
 }
 
-/// What comes back needs directories above it, and a file there is not the restore's to remove.
+/// Refuses a restore below a path that is a file now: the restore may not remove that file.
 fn refuse_files_above(index: &Index<'_>, path: &RelPath) -> Result<()> {
     for above in path.dirs_above() {
         if index.entry(&above)?.is_some_and(|entry| !entry.is_dir()) {

@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub number: i64,
     /// What the user called it.
     pub label: Option<String>,
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
     /// The one before it.
     pub parent: Option<ObjectId>,
@@ -110,7 +110,7 @@ impl FoldedRows {
     }
 }
 
-enum Prepared {
+enum Preparation {
     /// Nothing changed and nobody asked for a new one.
     Unchanged(SnapshotRow),
     New(Box<Draft>),
@@ -138,8 +138,8 @@ impl Workspaces {
         {
             return Ok(taken);
         }
-        // Outside programs may have changed it, or those who write to it are quicker than we are:
-        // they wait for once, and nobody else does.
+        // Outside programs may have changed the workspace, or its writers were quicker than every
+        // try: this once they wait for the lock.
         let _lock = self.directories.exclusive(&row)?;
         let synced = self
             .sync
@@ -149,8 +149,8 @@ impl Workspaces {
         try_it()?.ok_or_else(|| keeps_changing(&row))
     }
 
-    /// Takes a snapshot of what the index says. The caller holds the exclusive lock, and has a say
-    /// in who waits for the disk.
+    /// Takes a snapshot of what the index says. The caller holds the exclusive lock, and chooses
+    /// the durability.
     pub(crate) fn take_snapshot_with(
         &self,
         row: &WorkspaceRow,
@@ -178,8 +178,8 @@ impl Workspaces {
                 .store()
                 .read(|tx| self.draft_snapshot(tx, row, label, include_ignored, cause, at))?
             {
-                Prepared::Unchanged(row) => return Ok(Some(unchanged(row))),
-                Prepared::New(draft) => draft,
+                Preparation::Unchanged(row) => return Ok(Some(unchanged(row))),
+                Preparation::New(draft) => draft,
             };
             let stored = self.store().write(durability, |tx| {
                 let now = open_row_by_key(tx, row)?;
@@ -206,7 +206,7 @@ impl Workspaces {
         include_ignored: bool,
         cause: &Cause,
         at: Timestamp,
-    ) -> Result<Prepared> {
+    ) -> Result<Preparation> {
         let row = open_row_by_key(tx, row)?;
         let index = Index::new(self.store(), tx, &row).with_rows()?;
         let pending = index.plan_snapshot(include_ignored)?;
@@ -219,7 +219,7 @@ impl Workspaces {
         if let (Some(head), None) = (&head, label)
             && state_of(head) == state
         {
-            return Ok(Prepared::Unchanged(head.clone()));
+            return Ok(Preparation::Unchanged(head.clone()));
         }
         let number = head.as_ref().map_or(0, |head| head.number) + 1;
         let commit = Commit {
@@ -253,7 +253,7 @@ impl Workspaces {
             bytes,
         };
         let objects = bench.prepare(self.store())?;
-        Ok(Prepared::New(Box::new(Draft {
+        Ok(Preparation::New(Box::new(Draft {
             snapshot,
             objects,
             folded: FoldedRows::new(&pending),
@@ -316,7 +316,7 @@ impl Workspaces {
         self.keep_recorded(row, why, false, Durability::Synced, cause)
     }
 
-    /// The same of what is recorded already.
+    /// Like [`keep_last_state`](Self::keep_last_state), of what is recorded already.
     pub(crate) fn keep_recorded(
         &self,
         row: &WorkspaceRow,
@@ -337,8 +337,8 @@ impl Workspaces {
         let Some((row, draft)) = drafted else {
             return Ok(None);
         };
-        if let Prepared::Unchanged(head) = draft {
-            self.settle_on_head(&row, &head, include_ignored)?;
+        if let Preparation::Unchanged(head) = draft {
+            self.rebase_index_on_head(&row, &head, include_ignored)?;
             return Ok(Some(head.id));
         }
         self.take_snapshot_with(&row, Some(why), include_ignored, cause, durability)
@@ -347,7 +347,7 @@ impl Workspaces {
 
     /// Makes the newest snapshot the base of the index, of which the present state is known not to
     /// differ. Rows that undo each other, or undo a restore, would otherwise stay on top of it.
-    fn settle_on_head(
+    fn rebase_index_on_head(
         &self,
         row: &WorkspaceRow,
         head: &SnapshotRow,
@@ -366,7 +366,7 @@ impl Workspaces {
             let Some(folded) = folded else {
                 return Ok(());
             };
-            // Nobody waits for the disk: before and after it is the same state.
+            // This commit need not be durable: the state is the same before and after it.
             let done = self.store().write(Durability::Relaxed, |tx| {
                 let mut now = open_row_by_key(tx, row)?;
                 if !is_same_index(&now, &then) {

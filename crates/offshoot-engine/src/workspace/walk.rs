@@ -1,4 +1,5 @@
-//! All entries of a workspace, for whoever takes it as a whole, and entries without their links.
+//! All entries of a workspace or project in a fixed order, whole or by page, and files opened
+//! without following links.
 
 use std::cmp::Ordering;
 
@@ -17,9 +18,9 @@ use crate::workspace::Workspaces;
 /// One entry of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkEntry {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// What.
+    /// Whether it is a file, a link or a directory.
     pub kind: EntryKind,
     /// Permission bits.
     pub perm: u32,
@@ -47,7 +48,7 @@ fn walk_order(a: &RelPath, b: &RelPath) -> Ordering {
 
 /// Whether a directory can hold a file that a walk shows after `after`.
 fn holds_later(dir: &RelPath, after: &RelPath) -> bool {
-    // Every name that can be in it is deeper than the directory: any will do.
+    // All names in the directory compare alike with a file outside of it, so any name will do.
     after.starts_with(dir) || walk_order(&dir.join_name(b"x"), after).is_gt()
 }
 
@@ -101,8 +102,9 @@ impl Workspaces {
         Ok(entries)
     }
 
-    /// Files of a project as it is now that are wanted, from behind one on, in the order of a walk.
-    /// Costs the directories on the way to `after` and those that the page takes.
+    /// Some of the files of a project as it is now: those after `after` that the filter wants, at
+    /// most `limit`, in the order of a walk. Costs the directories on the way to `after` and those
+    /// that the page takes.
     pub fn walk_project_files(
         &self,
         id: &ProjectId,

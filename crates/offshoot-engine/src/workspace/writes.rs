@@ -1,4 +1,4 @@
-//! Files written by calls: what one of them does to a workspace, and how it is made.
+//! Writing one file of a workspace: the plan, the rows, and the file in the directory.
 //!
 //! A workspace whose path nobody was given has no directory, and a write to it is one transaction.
 //! Where there is a directory, the content is staged beside its place before the transaction and
@@ -51,14 +51,14 @@ pub(crate) struct DraftedFile {
 }
 
 /// What a write will do, known before anything is done.
-struct Planned {
+struct WritePlan {
     /// What is there now, with its bytes.
     before: Option<(Entry, i64)>,
     new_dirs: Vec<EntryRow>,
     entry: EntryRow,
 }
 
-impl Planned {
+impl WritePlan {
     /// Its line of history.
     fn line(&self, lines: &LineTemplate<'_>, file: &NewFile) -> NewHistory {
         let op = match self.before {
@@ -138,8 +138,8 @@ impl Workspaces {
         Ok(Some(staged))
     }
 
-    /// Puts a file in place that is committed. What fails is tried once more from the store; if that
-    /// fails too, the next start of any process puts it right.
+    /// Puts a file in place that is committed. If that fails, the file is written once more from
+    /// the store; if that fails too, the next process to open the data directory repairs it.
     fn put_in_place(
         &self,
         held: &LockedWorkspace,
@@ -158,7 +158,7 @@ impl Workspaces {
         }
     }
 
-    /// Lets a workspace go after writes, and does what is due then.
+    /// Releases a workspace after writes, and makes a checkpoint if one is due.
     pub(crate) fn after_writes(&self, held: LockedWorkspace) {
         drop(held);
         if self.context.checkpoint_due.swap(false, Ordering::Relaxed) {
@@ -182,10 +182,10 @@ impl Workspaces {
     }
 }
 
-/// Finds out what a write does to an index, but for quotas.
-fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<Planned> {
+/// Plans what a write does to an index. Quotas are checked later.
+fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<WritePlan> {
     let options = &file.options;
-    let (path, steps) = file.target.settle(index)?;
+    let (path, steps) = file.target.resolve(index)?;
     refuse_unmakeable(index.row, &path)?;
     refuse_own_git(index.tx, index.row, &path)?;
     refuse_reserved_in(index, &path)?;
@@ -207,7 +207,7 @@ fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<Planned
         Some(entry) => Some((entry, index.size(&entry)?)),
         None => None,
     };
-    Ok(Planned {
+    Ok(WritePlan {
         before,
         new_dirs: new_dir_rows(index, &missing_dirs_in(&steps)?, revision)?,
         entry: EntryRow {

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{Cause, ErrorCode, Operator, ProjectId, WorkspaceId};
 use offshoot_engine::{
-    BlameLine, BlameOf, CompleteOptions, Completed, Content, Policy, Resolution, WriteOptions,
+    BlameLine, BlameTarget, CompleteOptions, Completed, Content, Policy, Resolution, WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_testkit::git;
@@ -44,7 +44,7 @@ fn complete(test: &TestEngine, id: &WorkspaceId, policy: Option<Policy>) -> Comp
 }
 
 fn blame(test: &TestEngine, project: &ProjectId, path: &str) -> Vec<BlameLine> {
-    let of = BlameOf::Project(project);
+    let of = BlameTarget::Project(project);
     test.engine
         .history
         .blame(of, None, &p(path), &user())
@@ -109,7 +109,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
         // A fork of it has the same blame, and its own lines on top, without a snapshot.
         let (three, path) = test.fork(&project, "three");
         fs::write(path.join("f"), "A1\nb\nC2\nD3\ne\nf1\n").unwrap();
-        let of = BlameOf::Workspace(&three);
+        let of = BlameTarget::Workspace(&three);
         let own = test
             .engine
             .history
@@ -137,7 +137,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
         let old =
             test.engine
                 .history
-                .blame(BlameOf::Project(&project), Some(&at), &p("f"), &user());
+                .blame(BlameTarget::Project(&project), Some(&at), &p("f"), &user());
         assert_eq!(
             authors_and_lines(&old.unwrap()),
             ["one A1", "eve b", "eve c", "eve d", "eve e", "one f1"]
@@ -176,7 +176,7 @@ fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
         "one one 2",
     ];
     assert_eq!(authors_and_lines(&blame(&test, &project, "f")), expected);
-    let of = BlameOf::Workspace(&one);
+    let of = BlameTarget::Workspace(&one);
     let own = test
         .engine
         .history
@@ -224,7 +224,7 @@ fn what_comes_back_belongs_to_who_wrote_it() {
         .workspaces
         .restore(&two, &id, None, &by("restorer", "m"))
         .unwrap();
-    let of = BlameOf::Workspace(&two);
+    let of = BlameTarget::Workspace(&two);
     let lines = test
         .engine
         .history
@@ -458,7 +458,7 @@ fn what_has_no_lines_is_refused_with_a_hint() {
     );
     put(&test, &project, "empty", "", &user());
     let refused = |path: &str| {
-        let of = BlameOf::Project(&project);
+        let of = BlameTarget::Project(&project);
         test.engine
             .history
             .blame(of, None, &p(path), &user())

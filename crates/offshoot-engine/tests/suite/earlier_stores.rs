@@ -78,7 +78,11 @@ fn use_project(engine: &offshoot_engine::Engine, schema: usize) {
     if schema >= 3 {
         // A merge that was requested and not done when the program ended.
         assert_eq!(engine.merges.waiting_completions().unwrap(), 1, "{schema}");
-        assert_eq!(engine.merges.work_off_completions().unwrap(), 0, "{schema}");
+        assert_eq!(
+            engine.merges.run_waiting_completions().unwrap(),
+            0,
+            "{schema}"
+        );
         let merges = engine.merges.list_merges(&web, None, 0).unwrap();
         assert_eq!(merges.len(), 4, "{schema}");
         let decided = merges.iter().flat_map(|one| &one.completed.decided);

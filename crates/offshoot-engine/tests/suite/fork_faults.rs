@@ -180,7 +180,7 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
         }
         let at = format!("{provider}, call {n}, lasting {lasting}: {outcome:?}");
         test.reopen();
-        assert_eq!(test.engine.forks.show_handed_out().unwrap(), 0, "{at}");
+        assert_eq!(test.engine.forks.remount_handed_out().unwrap(), 0, "{at}");
         let now = case.observe(&test);
         let whole = now == before || now == after || (faults.in_between)(&now, &before, &after);
         assert!(

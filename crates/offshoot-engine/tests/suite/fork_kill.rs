@@ -444,13 +444,13 @@ impl Run<'_> {
         if self.rng.chance(500) {
             self.work_off(&engine);
         }
-        assert_eq!(engine.forks.show_handed_out().unwrap(), 0);
+        assert_eq!(engine.forks.remount_handed_out().unwrap(), 0);
         no_orphans(self.host, &engine);
     }
 
     /// A server does the requested merges at its start.
     fn work_off(&mut self, engine: &Engine) {
-        assert_eq!(engine.merges.work_off_completions().unwrap(), 0);
+        assert_eq!(engine.merges.run_waiting_completions().unwrap(), 0);
         engine.context.wait_for_jobs();
         self.facts.follow_asked(engine);
         self.facts.check(engine);

@@ -347,7 +347,7 @@ fn everything_is_found_again_after_a_restart() {
             );
         }
         test.reopen();
-        assert_eq!(test.engine.forks.show_handed_out().unwrap(), 0);
+        assert_eq!(test.engine.forks.remount_handed_out().unwrap(), 0);
         assert_eq!(fs::read(path.join("README")).unwrap(), b"changed\n");
         assert_eq!(
             test.changes(&id),

@@ -9,8 +9,8 @@ use crate::fixture::child::{Child, Task, say, task};
 use crate::fixture::{TestEngine, open, p, user};
 use offshoot_core::{Error, ErrorCode, Layout, Operator, ProjectId, Result, WorkspaceId};
 use offshoot_engine::{
-    Access, Content, Engine, ForkOptions, ImportOptions, Made, Principal, ProjectSource, Quota,
-    WriteOptions,
+    Access, Content, EarlierResult, Engine, ForkOptions, ImportOptions, Principal, ProjectSource,
+    Quota, WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_store::Durability;
@@ -67,12 +67,12 @@ fn prepare(test: &TestEngine) {
     test.engine.context.wait_for_jobs();
 }
 
-fn name_of(made: &Made) -> Result<String> {
+fn name_of(made: &EarlierResult) -> Result<String> {
     Ok(match made {
-        Made::Workspace(id) => id.to_string(),
-        Made::Project(id) => id.to_string(),
-        Made::Agent(id) => id.to_string(),
-        Made::File(written) => written.path.to_text(),
+        EarlierResult::Workspace(id) => id.to_string(),
+        EarlierResult::Project(id) => id.to_string(),
+        EarlierResult::Agent(id) => id.to_string(),
+        EarlierResult::File(written) => written.path.to_text(),
     })
 }
 

@@ -179,7 +179,7 @@ fn no_door_needs_a_directory() {
     assert_eq!(test.changes(&ws), []);
     let whole = engine
         .workspaces
-        .whole_workspace(&ws, &p("."), &user())
+        .open_archive(&ws, &p("."), &user())
         .unwrap();
     let paths: Vec<String> = whole.entries.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(paths, ["d", "d/f", "g"]);

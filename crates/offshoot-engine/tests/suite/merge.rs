@@ -490,7 +490,7 @@ fn what_was_asked_for_is_done_by_whoever_comes_next() {
     // A process was killed right after it requested the merge.
     leave_completion(&test, &one);
     test.reopen();
-    assert_eq!(test.engine.merges.work_off_completions().unwrap(), 0);
+    assert_eq!(test.engine.merges.run_waiting_completions().unwrap(), 0);
     assert_eq!(test.project_text(&project, "one"), "one\n");
     test.check();
 }

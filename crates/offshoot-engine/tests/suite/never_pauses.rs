@@ -43,7 +43,7 @@ fn rewrite(root: &Path, number: usize) {
 fn read_all(engine: &Engine, id: &WorkspaceId) -> Result<()> {
     let whole = engine
         .workspaces
-        .whole_workspace(id, &RelPath::root(), &user())?;
+        .open_archive(id, &RelPath::root(), &user())?;
     for entry in &whole.entries {
         if entry.kind == offshoot_core::EntryKind::File
             && let Some(mut content) = whole.open(entry)?

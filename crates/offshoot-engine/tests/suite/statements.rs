@@ -3,7 +3,7 @@
 
 use offshoot_core::{ProjectId, WorkspaceId};
 use offshoot_engine::{
-    CompleteOptions, Content, Engine, EngineOptions, EventPlace, ForkOptions, Policy, WriteOptions,
+    CompleteOptions, Content, Engine, EngineOptions, EventScope, ForkOptions, Policy, WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_store::StatementLog;
@@ -249,7 +249,7 @@ fn events_of_one_place_are_read_without_those_of_others() {
     counted.write(&fork, "src/main.rs", b"quiet\n");
     let newest = counted.engine.history.last_event().unwrap();
     counted.log.take_rows();
-    let of = |place: EventPlace| {
+    let of = |place: EventScope| {
         let page = counted
             .engine
             .history
@@ -257,7 +257,7 @@ fn events_of_one_place_are_read_without_those_of_others() {
             .unwrap();
         (page.events, page.upto)
     };
-    let (events, upto) = of(EventPlace {
+    let (events, upto) = of(EventScope {
         workspace: Some(fork.clone()),
         project: None,
     });
@@ -269,14 +269,14 @@ fn events_of_one_place_are_read_without_those_of_others() {
     assert_eq!((events.len(), upto), (2, newest));
     let rows = counted.log.take_rows();
     assert!(rows < 20, "{rows} rows were read");
-    let (events, _) = of(EventPlace {
+    let (events, _) = of(EventScope {
         workspace: None,
         project: Some(project.clone()),
     });
     let all = counted.engine.history.events_after(0, None, 0).unwrap();
     assert_eq!(events.len(), all.len(), "all of it happened in one project");
     // Consecutive pages leave nothing out and repeat nothing.
-    let named = EventPlace {
+    let named = EventScope {
         workspace: Some(noisy),
         project: Some(project),
     };

@@ -150,7 +150,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
 
     let whole = engine
         .workspaces
-        .whole_workspace(&id, &p("."), &user())
+        .open_archive(&id, &p("."), &user())
         .unwrap();
     assert!(whole.entries.iter().all(|one| one.path != p("huge")));
     assert_eq!(named(&whole.too_large), ["grows", "huge"]);
@@ -302,7 +302,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
         let whole = test
             .engine
             .workspaces
-            .whole_workspace(&id, &p("."), &user())
+            .open_archive(&id, &p("."), &user())
             .unwrap();
         assert!(whole.entries.iter().any(|one| one.path == p("target")));
         assert!(whole.entries.iter().all(|one| one.path != p("target/huge")));
@@ -313,7 +313,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
         let below = test
             .engine
             .workspaces
-            .whole_workspace(&id, &p("src"), &user())
+            .open_archive(&id, &p("src"), &user())
             .unwrap();
         assert!(below.too_large.is_empty());
         assert!(is_there(&dir.join("target/huge")));

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result, escape_bytes};
 
-/// The path of an entry. Names are bytes by the rules of every door; a name that would leave its
+/// The path of an entry. Names are bytes by the rules of every path; a name that would leave its
 /// directory where the backslash separates is refused too, for such archives are made to.
 pub(super) fn entry_path(name: &[u8]) -> Result<RelPath> {
     let path = RelPath::parse(name)?;
@@ -74,13 +74,13 @@ fn check_link_text(link: &RelPath, target: &[u8]) -> Result<()> {
 /// What an archive has named so far. Small files are written in any order, so whatever cannot be
 /// beside an earlier entry is refused before: the first is kept.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct EntryNames {
     named: HashSet<RelPath>,
     files: HashSet<RelPath>,
     dirs: HashSet<RelPath>,
 }
 
-impl Seen {
+impl EntryNames {
     /// Notes a directory, or something that nothing can be below.
     pub(super) fn note(&mut self, path: &RelPath, is_dir: bool) -> Result<()> {
         if self.named.contains(path) {

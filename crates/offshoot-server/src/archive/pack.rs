@@ -1,5 +1,5 @@
-//! Packs a workspace into an archive, entry by entry, as it was at one moment: whoever writes to it
-//! meanwhile changes nothing. Links are packed as links and never followed.
+//! Packs a workspace into an archive, entry by entry, as it was at one moment, whatever is written
+//! to it meanwhile. Links are packed as links and never followed.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, escape_bytes};
-use offshoot_engine::{WholeContent, WholeWorkspace};
+use offshoot_engine::{ArchiveContent, WorkspaceArchive};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -49,7 +49,7 @@ impl Format {
 
 /// Writes the entries to `out`. Names are relative to `below`.
 pub(crate) fn pack<W: Write>(
-    whole: &WholeWorkspace,
+    whole: &WorkspaceArchive,
     below: &RelPath,
     format: Format,
     out: W,
@@ -60,7 +60,7 @@ pub(crate) fn pack<W: Write>(
     }
 }
 
-fn read_target(mut target: WholeContent) -> Result<Vec<u8>> {
+fn read_target(mut target: ArchiveContent) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     target.content.read_to_end(&mut bytes).map_err(broken)?;
     Ok(bytes)
@@ -70,7 +70,7 @@ fn broken(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(ErrorCode::ReadFailed, "the archive could not be written").with_source(cause)
 }
 
-fn pack_zip<W: Write>(whole: &WholeWorkspace, below: &RelPath, out: W) -> Result<W> {
+fn pack_zip<W: Write>(whole: &WorkspaceArchive, below: &RelPath, out: W) -> Result<W> {
     let mut zip = ZipWriter::new_stream(out);
     for entry in &whole.entries {
         let name = entry.path.strip_prefix(below).unwrap_or_default();
@@ -97,7 +97,7 @@ fn pack_zip<W: Write>(whole: &WholeWorkspace, below: &RelPath, out: W) -> Result
     Ok(zip.finish().map_err(broken)?.into_inner())
 }
 
-fn pack_tar<W: Write>(whole: &WholeWorkspace, below: &RelPath, out: W) -> Result<W> {
+fn pack_tar<W: Write>(whole: &WorkspaceArchive, below: &RelPath, out: W) -> Result<W> {
     let mut tar = tar::Builder::new(GzEncoder::new(out, Compression::fast()));
     for entry in &whole.entries {
         let name = entry.path.strip_prefix(below).unwrap_or_default();

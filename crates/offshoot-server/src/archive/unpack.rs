@@ -12,7 +12,7 @@ use flate2::read::MultiGzDecoder;
 use offshoot_core::{Error, ErrorCode, RelPath, Result, escape_bytes};
 use offshoot_engine::{Access, Content, ProjectImport, WorkspaceImport};
 
-use super::names::{Seen, check_link, entry_path};
+use super::names::{EntryNames, check_link, entry_path};
 use crate::options::Limits;
 use offshoot_wire::{Imported, RefusedEntry};
 
@@ -71,7 +71,7 @@ pub(crate) trait Target: Sync {
     /// Makes a symbolic link.
     fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()>;
 
-    /// A file without a name, for what has to wait.
+    /// A file without a name, for content that is needed again.
     fn temp_file(&self) -> Result<File>;
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn unpack(
     };
     match &magic[..head] {
         [b'P', b'K', 3 | 5 | 7, _] => {
-            unpacking.run(|unpacking, course| unpacking.zip(archive, course))
+            unpacking.run(|unpacking, state| unpacking.zip(archive, state))
         }
         [0x1f, 0x8b, ..] => unpacking.any_tar(&archive, |file| {
             Box::new(MultiGzDecoder::new(BufReader::new(file)))
@@ -175,9 +175,9 @@ enum JobKind {
     Link,
 }
 
-/// How far the reading of an archive is.
-pub(super) struct Course<'a> {
-    seen: Seen,
+/// The state of reading an archive.
+pub(super) struct ReadState<'a> {
+    seen: EntryNames,
     /// Bytes that may still be unpacked.
     budget: u64,
     queue: &'a SyncSender<Job>,
@@ -200,7 +200,7 @@ impl Unpacking<'_> {
     /// Runs the reading beside some writers.
     pub(super) fn run(
         self,
-        read: impl FnOnce(&Self, &mut Course<'_>) -> Result<()>,
+        read: impl FnOnce(&Self, &mut ReadState<'_>) -> Result<()>,
     ) -> Result<Imported> {
         let (sender, receiver) = sync_channel(WRITERS);
         let receiver = Mutex::new(receiver);
@@ -208,12 +208,12 @@ impl Unpacking<'_> {
             for _ in 0..WRITERS {
                 scope.spawn(|| self.write_jobs(&receiver));
             }
-            let mut course = Course {
-                seen: Seen::default(),
+            let mut state = ReadState {
+                seen: EntryNames::default(),
                 budget: self.limits.bytes,
                 queue: &sender,
             };
-            let outcome = read(&self, &mut course);
+            let outcome = read(&self, &mut state);
             drop(sender);
             outcome
         });
@@ -281,7 +281,12 @@ impl Unpacking<'_> {
     }
 
     /// Where an entry goes; none for the directory itself.
-    fn place(&self, name: &[u8], kind: &Kind, seen: &mut Seen) -> Result<Option<RelPath>> {
+    fn entry_target(
+        &self,
+        name: &[u8],
+        kind: &Kind,
+        seen: &mut EntryNames,
+    ) -> Result<Option<RelPath>> {
         if let Kind::Other(reason) = kind {
             return Err(Error::invalid(*reason));
         }
@@ -297,19 +302,19 @@ impl Unpacking<'_> {
         Ok(Some(path))
     }
 
-    /// Takes one entry in. Returns whether there is place for it.
-    pub(super) fn entry(&self, entry: Entry<'_>, course: &mut Course<'_>) -> Result<bool> {
-        let path = match self.place(entry.name, &entry.kind, &mut course.seen) {
+    /// Takes one entry in. Returns whether its path could be used.
+    pub(super) fn entry(&self, entry: Entry<'_>, state: &mut ReadState<'_>) -> Result<bool> {
+        let path = match self.entry_target(entry.name, &entry.kind, &mut state.seen) {
             Ok(Some(path)) => path,
             Ok(None) => return Ok(false),
             Err(error) => return self.refuse(entry.name, error).map(|()| false),
         };
         match entry.kind {
-            Kind::File { executable } => self.file(entry, path, executable, course)?,
+            Kind::File { executable } => self.file(entry, path, executable, state)?,
             Kind::Link(target) => {
                 let (kind, name) = (JobKind::Link, entry.name.to_vec());
                 let bytes = target;
-                course.send(Job {
+                state.send(Job {
                     name,
                     path,
                     bytes,
@@ -329,9 +334,9 @@ impl Unpacking<'_> {
         entry: Entry<'_>,
         path: RelPath,
         executable: bool,
-        course: &mut Course<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
-        let mut bounded = Bounded::new(entry.content, &mut course.budget);
+        let mut bounded = BudgetedReader::new(entry.content, &mut state.budget);
         let mut first = Vec::new();
         if entry.size <= SMALL {
             // What lies about its size is cut off at what is small.
@@ -344,7 +349,7 @@ impl Unpacking<'_> {
                     bytes: first,
                     kind: JobKind::File { executable },
                 };
-                return course.send(job);
+                return state.send(job);
             }
         }
         let mut whole = io::Cursor::new(first).chain(&mut bounded);
@@ -358,7 +363,7 @@ impl Unpacking<'_> {
     }
 }
 
-impl Course<'_> {
+impl ReadState<'_> {
     fn send(&self, job: Job) -> Result<()> {
         self.queue
             .send(job)
@@ -367,7 +372,7 @@ impl Course<'_> {
 }
 
 /// A reader that stops when the budget of the whole archive is used up.
-pub(super) struct Bounded<'a> {
+pub(super) struct BudgetedReader<'a> {
     pub(super) content: &'a mut dyn Read,
     pub(super) budget: &'a mut u64,
     pub(super) exceeded: bool,
@@ -375,9 +380,9 @@ pub(super) struct Bounded<'a> {
     pub(super) broken: bool,
 }
 
-impl<'a> Bounded<'a> {
+impl<'a> BudgetedReader<'a> {
     pub(super) fn new(content: &'a mut dyn Read, budget: &'a mut u64) -> Self {
-        Bounded {
+        BudgetedReader {
             content,
             budget,
             exceeded: false,
@@ -394,7 +399,7 @@ impl<'a> Bounded<'a> {
     }
 }
 
-impl Read for Bounded<'_> {
+impl Read for BudgetedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = match self.content.read(buffer) {
             Ok(n) => n,

@@ -11,7 +11,9 @@ use offshoot_wire::Imported;
 use tar::EntryType;
 
 use super::names::entry_path;
-use super::unpack::{Bounded, Course, Entry, Kind, Unpacking, too_many, too_much, unreadable};
+use super::unpack::{
+    BudgetedReader, Entry, Kind, ReadState, Unpacking, too_many, too_much, unreadable,
+};
 
 /// What everything in a tar is a multiple of.
 const BLOCK: u64 = 512;
@@ -27,7 +29,7 @@ pub(super) type Reopen = for<'f> fn(&'f File) -> Box<dyn Read + 'f>;
 
 /// Content that hard links need again: where it is in a file, and how long.
 #[derive(Clone, Copy)]
-struct Kept {
+struct SharedContent {
     at: u64,
     size: u64,
     executable: bool,
@@ -41,7 +43,7 @@ impl Unpacking<'_> {
             shared = self.shared_content(from_start(file, open)?)?;
         }
         let plain = from_start(file, open)?;
-        self.run(|unpacking, course| unpacking.tar(plain, &shared, course))
+        self.run(|unpacking, state| unpacking.tar(plain, &shared, state))
     }
 
     /// Reads a tar through before anything is written: only then is known how large it is. What the
@@ -49,7 +51,7 @@ impl Unpacking<'_> {
     /// with names than without is refused. Returns whether there are hard links.
     fn check_tar(&self, plain: &mut dyn Read) -> Result<bool> {
         let (mut budget, mut count, mut has_links) = (self.limits.bytes, 0, false);
-        let mut bounded = Bounded::new(plain, &mut budget);
+        let mut bounded = BudgetedReader::new(plain, &mut budget);
         let outcome = (|| {
             let mut end_of_entries = 0;
             let mut archive = tar::Archive::new(&mut bounded);
@@ -117,9 +119,9 @@ impl Unpacking<'_> {
         &self,
         plain: impl Read,
         shared: &HashSet<RelPath>,
-        course: &mut Course<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
-        let mut kept = Keeper::new(self, shared)?;
+        let mut kept = SharedContents::new(self, shared)?;
         let mut archive = tar::Archive::new(plain);
         for entry in archive.entries().map_err(unreadable)? {
             if self.failed() {
@@ -128,14 +130,14 @@ impl Unpacking<'_> {
             let mut entry = entry.map_err(unreadable)?;
             let name = entry.path_bytes().into_owned();
             if entry.header().entry_type() == EntryType::Link {
-                self.hard_link(&name, &link_target(&entry), &mut kept, course)?;
+                self.hard_link(&name, &link_target(&entry), &mut kept, state)?;
                 continue;
             }
             let (kind, size) = (kind_of(&entry), entry.size());
             match kind {
                 Kind::File { executable } if kept.wants(&name) => {
                     let content = kept.keep(&mut entry, executable)?;
-                    self.kept_file(&name, content, &mut kept, course)?;
+                    self.kept_file(&name, content, &mut kept, state)?;
                 }
                 kind => {
                     let entry = Entry {
@@ -144,7 +146,7 @@ impl Unpacking<'_> {
                         size,
                         content: &mut entry,
                     };
-                    self.entry(entry, course)?;
+                    self.entry(entry, state)?;
                 }
             }
         }
@@ -155,11 +157,11 @@ impl Unpacking<'_> {
         &self,
         name: &[u8],
         target: &[u8],
-        kept: &mut Keeper<'_>,
-        course: &mut Course<'_>,
+        kept: &mut SharedContents<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
         match entry_path(target).map(|source| kept.content.get(&source).copied()) {
-            Ok(Some(content)) => self.kept_file(name, content, kept, course),
+            Ok(Some(content)) => self.kept_file(name, content, kept, state),
             Ok(None) => {
                 let reason =
                     "it is a hard link to something that is no file before it in this archive";
@@ -173,9 +175,9 @@ impl Unpacking<'_> {
     fn kept_file(
         &self,
         name: &[u8],
-        content: Kept,
-        kept: &mut Keeper<'_>,
-        course: &mut Course<'_>,
+        content: SharedContent,
+        kept: &mut SharedContents<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
         let mut reader = kept.open(content)?;
         let entry = Entry {
@@ -186,7 +188,7 @@ impl Unpacking<'_> {
             size: content.size,
             content: &mut reader,
         };
-        if self.entry(entry, course)? {
+        if self.entry(entry, state)? {
             kept.remember(name, content);
         }
         Ok(())
@@ -200,17 +202,17 @@ fn from_start(mut file: &File, open: Reopen) -> Result<Box<dyn Read + '_>> {
 }
 
 /// Keeps content for hard links in a file without a name.
-struct Keeper<'a> {
+struct SharedContents<'a> {
     shared: &'a HashSet<RelPath>,
     file: Option<File>,
     end: u64,
-    content: HashMap<RelPath, Kept>,
+    content: HashMap<RelPath, SharedContent>,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> SharedContents<'a> {
     fn new(unpacking: &Unpacking<'_>, shared: &'a HashSet<RelPath>) -> Result<Self> {
         let wanted = !shared.is_empty();
-        Ok(Keeper {
+        Ok(SharedContents {
             shared,
             file: wanted.then(|| unpacking.target.temp_file()).transpose()?,
             end: 0,
@@ -227,7 +229,7 @@ impl<'a> Keeper<'a> {
         self.file.as_ref().ok_or_else(none)
     }
 
-    fn keep(&mut self, content: &mut dyn Read, executable: bool) -> Result<Kept> {
+    fn keep(&mut self, content: &mut dyn Read, executable: bool) -> Result<SharedContent> {
         let at = self.end;
         let mut file = self.file()?;
         file.seek(SeekFrom::Start(at)).map_err(not_kept)?;
@@ -245,14 +247,14 @@ impl<'a> Keeper<'a> {
             }
         }
         self.end = at + size;
-        Ok(Kept {
+        Ok(SharedContent {
             at,
             size,
             executable,
         })
     }
 
-    fn open(&self, content: Kept) -> Result<io::Take<File>> {
+    fn open(&self, content: SharedContent) -> Result<io::Take<File>> {
         let file = self.file()?.try_clone();
         let reader = file.and_then(|mut file| {
             file.seek(SeekFrom::Start(content.at))?;
@@ -263,7 +265,7 @@ impl<'a> Keeper<'a> {
         })
     }
 
-    fn remember(&mut self, name: &[u8], content: Kept) {
+    fn remember(&mut self, name: &[u8], content: SharedContent) {
         if let Ok(path) = entry_path(name) {
             self.content.entry(path).or_insert(content);
         }

@@ -8,13 +8,13 @@ use offshoot_core::Result;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::unpack::{Course, Entry, Kind, Unpacking, too_many, too_much, unreadable};
+use super::unpack::{Entry, Kind, ReadState, Unpacking, too_many, too_much, unreadable};
 
 /// No target of a link is longer: the kernel takes none.
 const MAX_TARGET: u64 = 4096;
 
 impl Unpacking<'_> {
-    pub(super) fn zip(&self, mut archive: File, course: &mut Course<'_>) -> Result<()> {
+    pub(super) fn zip(&self, mut archive: File, state: &mut ReadState<'_>) -> Result<()> {
         let declared = declared_entries(&mut archive).map_err(unreadable)?;
         if declared > self.limits.entries {
             return Err(too_many(self.limits.entries));
@@ -33,7 +33,7 @@ impl Unpacking<'_> {
             if self.failed() {
                 return Ok(());
             }
-            self.zip_entry(&mut zip, index, course)?;
+            self.zip_entry(&mut zip, index, state)?;
         }
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Unpacking<'_> {
         &self,
         zip: &mut ZipArchive<BufReader<File>>,
         index: usize,
-        course: &mut Course<'_>,
+        state: &mut ReadState<'_>,
     ) -> Result<()> {
         let (name, mut kind, size) = {
             let entry = zip.by_index_raw(index).map_err(unreadable)?;
@@ -74,7 +74,7 @@ impl Unpacking<'_> {
             size,
             content,
         };
-        self.entry(entry, course).map(drop)
+        self.entry(entry, state).map(drop)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use offshoot_core::AgentId;
-use offshoot_engine::{Access, Made};
+use offshoot_engine::{Access, EarlierResult};
 
 use super::projects::status_of;
 use super::workspaces::only;
@@ -22,7 +22,7 @@ pub(crate) async fn spawn(
     let project = asked.project.as_deref().map(str::parse).transpose()?;
     let id: Option<AgentId> = asked.id.as_deref().map(str::parse).transpose()?;
     let (shape, created) = blocking(move || {
-        let find = |made: &Made| made.agent().cloned();
+        let find = |made: &EarlierResult| made.agent().cloned();
         let make = |caller: &Access, _: &[AgentId]| {
             let (parent, role) = (asked.parent.as_deref(), &asked.role);
             let agent =

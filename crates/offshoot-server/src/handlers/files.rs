@@ -18,10 +18,10 @@ use crate::extract::{Json, Params, Query, UNASKED};
 use crate::guard::{LARGE_BODY, content_length};
 use offshoot_wire as wire;
 
-/// Up to here a file is read at once, on the thread that has the request: a hop to another thread
-/// costs more than the read.
+/// Up to this size a file is read on the thread of the request: a hop to another thread costs more
+/// than the read.
 const INLINE: u64 = 64 << 10;
-/// Up to here its content is hashed there too, if it has to be.
+/// Up to this size its content is hashed there too, if it has to be.
 const INLINE_HASH: u64 = 16 << 10;
 
 /// `…/files/` without a path.
@@ -81,7 +81,7 @@ pub(crate) async fn serve(
     if let Ok(value) = HeaderValue::from_str(&tag) {
         headers.insert(header::ETAG, value);
     }
-    // Whoever holds a copy may keep it but asks each time whether it is still the content.
+    // A client may cache the content, but asks each time whether it is still current.
     headers.insert(
         header::CACHE_CONTROL,
         HeaderValue::from_static("private, no-cache"),
@@ -339,7 +339,7 @@ pub(crate) async fn list(
     ok(&wire::Listing::from(page))
 }
 
-/// Refuses to show what is there now to somebody who asks for a snapshot.
+/// Refuses a request that asks for a snapshot: this route shows the present state.
 fn refuse_at(query: &Query) -> Result<()> {
     match query.text("at")? {
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use offshoot_core::{AgentId, Error, ProjectId, Result, WorkspaceId};
-use offshoot_engine::{Access, Made};
+use offshoot_engine::{Access, EarlierResult};
 
 use super::projects::status_of;
 use super::workspaces::host_path;
@@ -40,7 +40,7 @@ fn make(
     let (options, count) = asked.options()?;
     // Out of reach before anything that the key leads to.
     caller.check_project(project)?;
-    let find = |made: &Made| {
+    let find = |made: &EarlierResult| {
         let id = made.workspace()?;
         let fork = caller.fork_named(id)?;
         let path = caller.hand_out_path(id).ok();
@@ -48,7 +48,7 @@ fn make(
     };
     let make = |caller: &Access, forks: &[wire::Fork]| {
         let (fork, path) = caller.fork(project, &options).map_err(|error| {
-            // Those that were made stay, and whoever asked knows them.
+            // Forks that were made stay, and the error names them.
             let names: Vec<&str> = forks.iter().map(wire::Fork::id).collect();
             match names.is_empty() {
                 true => error,

@@ -19,7 +19,7 @@ use axum::extract::{FromRequest as _, Multipart, Request};
 use bytes::Bytes;
 use http_body::Frame;
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
-use offshoot_engine::{Access, Content, Made, WriteOptions};
+use offshoot_engine::{Access, Content, EarlierResult, WriteOptions};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -210,7 +210,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Takes a field that is no file. Others than ours are for somebody else.
+    /// Takes a field that is no file. Unknown fields are ignored.
     fn take_field(&mut self, field: Option<(String, String)>) -> Result<()> {
         let Some((name, text)) = field else {
             return Ok(());
@@ -261,7 +261,7 @@ impl Form {
     }
 
     /// Puts the files into a workspace, one after the other. The answers are kept under the key, if
-    /// there is one, and given again to whoever repeats the request. It blocks.
+    /// there is one, and given again if the request is repeated. It blocks.
     fn upload_once(
         self,
         access: &Access,
@@ -283,7 +283,7 @@ impl Form {
             files: files.iter().zip(&times).map(FileRequest::new).collect(),
             content,
         };
-        let find = |made: &Made| made.file().map(wire::Upload::from);
+        let find = |made: &EarlierResult| made.file().map(wire::Upload::from);
         let make = |access: &Access, made: &[wire::Upload]| {
             let number = made.len();
             self.upload(access, id, number, times.get(number).copied().flatten())
@@ -371,7 +371,7 @@ pub(crate) async fn take_uploads(
     request: Request,
 ) -> Result<Vec<wire::Upload>, Problem> {
     if let Some(id) = &named {
-        // Whoever may not see the workspace shall learn that before sending files.
+        // A caller that may not see the workspace learns that before it sends files.
         check_reached(&caller, id).await?;
     }
     let form = Form::read(app, request).await?;

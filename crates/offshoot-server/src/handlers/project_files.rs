@@ -53,7 +53,7 @@ pub(crate) async fn write(
         };
         let snapshot = caller.put_in_project(&id, &path, content, &options)?;
         let hex = snapshot.id.to_hex();
-        // Whoever may write there need not be one who may read it.
+        // A caller that may write the file may not be allowed to read it.
         let written = caller.open_project_file(&id, Some(&hex), &path);
         let content = written.ok().and_then(|file| file.known_content_id());
         Ok((snapshot, content))

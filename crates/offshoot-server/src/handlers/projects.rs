@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use offshoot_core::{Error, ObjectId, ProjectId, Result, unescape_bytes};
-use offshoot_engine::{Access, ImportOptions, Made, ProjectSource};
+use offshoot_engine::{Access, EarlierResult, ImportOptions, ProjectSource};
 
 use super::transfer::{nothing_changed, receive_archive};
 use super::workspaces::only;
@@ -35,7 +35,7 @@ pub(crate) async fn create(
     }
     let (shape, created) = blocking(move || {
         let empty = |project| wire::NewlyMade::Empty(wire::Project::from(&project));
-        let find = |made: &Made| caller.project(made.project()?).map(empty);
+        let find = |made: &EarlierResult| caller.project(made.project()?).map(empty);
         let make = |caller: &Access, _: &[wire::NewlyMade]| match &asked.from {
             None => caller.create_project(&id).map(empty),
             Some(from) => {
@@ -60,7 +60,8 @@ pub(crate) async fn create(
     json(status_of(created), &shape)
 }
 
-/// A directory of the server's machine. Nobody knows what the server takes a relative one for.
+/// A directory of the server's machine. A relative path is refused: the client does not know what
+/// it is relative to.
 fn host_dir(text: &str) -> Result<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(unescape_bytes(text)?));
     if !path.is_absolute() {
@@ -156,7 +157,7 @@ pub(crate) async fn set_policy(
         let before = caller.merge_settings(&id)?;
         let mut settings = before.clone();
         asked.apply(&mut settings);
-        // Whoever may not is told so, also if nothing would change.
+        // A caller that may not is refused, also if nothing would change.
         caller.set_merge_settings(&id, &settings)?;
         Ok(wire::MergeSettings::new(&id, &settings))
     })

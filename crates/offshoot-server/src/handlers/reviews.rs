@@ -15,7 +15,7 @@ use offshoot_wire as wire;
 
 /// The usual number of reviews on a page.
 const PAGE: usize = 50;
-/// So many reviews are decided by one request.
+/// The most reviews that one request decides.
 const MOST_AT_ONCE: usize = 200;
 
 /// `GET /projects/{project}/reviews`

@@ -17,7 +17,7 @@ use crate::extract::Query;
 /// The usual number of matches in an answer.
 const PAGE: usize = 100;
 
-/// Ends a search whose request is gone: who asked has hung up, or was told that it took too long.
+/// Ends a search whose request is gone: the client has hung up, or the request timed out.
 struct StopWhenDropped(Arc<AtomicBool>);
 
 impl Drop for StopWhenDropped {
@@ -28,7 +28,7 @@ impl Drop for StopWhenDropped {
 
 /// `GET /search`
 pub(crate) async fn search(State(app): State<Shared>, caller: Caller, query: Query) -> Answer {
-    let place = match (query.parsed("workspace")?, query.parsed("project")?) {
+    let scope = match (query.parsed("workspace")?, query.parsed("project")?) {
         (Some(id), None) => SearchScope::Workspace(id),
         (None, Some(id)) => SearchScope::Project(id),
         _ => {
@@ -48,7 +48,7 @@ pub(crate) async fn search(State(app): State<Shared>, caller: Caller, query: Que
     let _stop = StopWhenDropped(gone.clone());
     let found = busy(&app.searches, move || {
         let stop = || gone.load(Ordering::Relaxed);
-        find(&caller, &place, &wanted, &stop)
+        find(&caller, &scope, &wanted, &stop)
     })
     .await?;
     ok(&found)

@@ -31,7 +31,7 @@ pub(crate) async fn health(State(app): State<Shared>) -> Answer {
     })
 }
 
-/// Asks the store, but not for long: who watches over the server wants an answer, also if it is bad.
+/// Asks the store, but not for long: a health check needs an answer, also a bad one.
 async fn last_event(app: &Shared) -> Result<i64> {
     let engine = app.engine.clone();
     let asked = blocking(move || engine.history.last_event());

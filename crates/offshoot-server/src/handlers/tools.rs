@@ -8,7 +8,7 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::error::{Answer, Problem, ok, ok_text};
 use crate::extract::{JsonText, Params};
-use crate::tool_dispatch::Asked;
+use crate::tool_dispatch::CallArguments;
 
 /// `GET /tools`
 pub(crate) async fn list(State(app): State<Shared>, caller: Caller) -> Answer {
@@ -43,6 +43,6 @@ pub(crate) async fn call(
     let access = Access::clone(&caller);
     let answer = app
         .dispatcher
-        .call(&app.tools, name, access, Asked::Json(text));
+        .call(&app.tools, name, access, CallArguments::Json(text));
     Ok(ok_text(answer.await?.to_json()?))
 }

@@ -41,7 +41,7 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
     };
     let whole = blocking({
         let below = below.clone();
-        move || caller.whole_workspace(&id, &below)
+        move || caller.open_archive(&id, &below)
     })
     .await?;
     let left_out = whole.too_large.len();
@@ -81,7 +81,7 @@ pub(crate) async fn import(
     request: Request,
 ) -> Answer {
     let (id, into) = (params.workspace()?, query.path_or_root("path")?);
-    // Whoever may not write there shall not make us read all of it first.
+    // A caller that may not write there is refused before the archive is read.
     let (early, name) = (caller.clone(), id.clone());
     blocking(move || early.workspace(&name)).await?;
     let limits = UnpackLimits::of(&app.options.limits);
@@ -98,7 +98,7 @@ pub(crate) async fn import(
     ok(&imported)
 }
 
-/// What an import that failed would have brought is nowhere.
+/// Adds to the error of an import that nothing was changed.
 pub(crate) fn nothing_changed(error: Error) -> Error {
     match error.hint() {
         None => error.with_hint("nothing was changed"),
@@ -110,8 +110,8 @@ pub(crate) fn nothing_changed(error: Error) -> Error {
     }
 }
 
-/// Receives an archive whole, for both formats are read from where they say what they hold, and
-/// gives it to blocking work.
+/// Receives an archive whole and gives it to blocking work: a zip file has its directory at the
+/// end, and a tar is read more than once.
 pub(crate) async fn receive_archive<T: Send + 'static>(
     app: &Shared,
     request: Request,

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use offshoot_core::{Error, Result, WorkspaceId, escape_bytes};
-use offshoot_engine::{Access, Made, Quota, Workspace};
+use offshoot_engine::{Access, EarlierResult, Quota, Workspace};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(crate) async fn create(
     let id: Option<WorkspaceId> = asked.id.as_deref().map(str::parse).transpose()?;
     let quota = quota_of(asked.quota);
     let (workspace, created) = blocking(move || {
-        let find = |made: &Made| caller.workspace(made.workspace()?);
+        let find = |made: &EarlierResult| caller.workspace(made.workspace()?);
         let make = |caller: &Access, _: &[Workspace]| match &asked.from {
             Some(_) if asked.layout.is_some() => Err(Error::invalid(
                 "`layout` and `from` exclude each other: the layout is that of the snapshot",

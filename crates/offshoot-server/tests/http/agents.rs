@@ -204,7 +204,7 @@ fn an_agent_learns_no_name_of_another() {
         done.text()
     );
     assert!(!done.text().contains("somebody"), "{}", done.text());
-    // Whoever has the project does learn it.
+    // A token of the project does learn it.
     let merge = done.json()["merge_id"].as_str().unwrap().to_owned();
     let shown = running
         .client_for_project("p", &[])
@@ -225,7 +225,7 @@ fn an_agent_that_was_given_a_fork_works_in_it() {
     assert_eq!(place(&as_helper), lead["workspace_id"]);
     let below = spawn(&as_helper, r#"{"role":"below"}"#);
     let as_below = Client::new(running.address, &text(&below, "token"));
-    // Deep in the tree, by whoever has the project; those below it follow.
+    // Deep in the tree, by a token of the project; those below it follow.
     let project = running.client_for_project("p", &[]);
     assert_eq!(project.fork("p", &id)["id"], id.as_str());
     assert_eq!(
@@ -267,7 +267,7 @@ fn an_agent_that_was_given_a_fork_works_in_it() {
 }
 
 #[test]
-fn whoever_has_a_project_moves_no_agent_of_another() {
+fn a_token_of_a_project_moves_no_agent_of_another() {
     let (_data, running) = start();
     running.client().create_project("q", &[("q", "q\n")]);
     let lead = spawn(&running.client(), r#"{"role":"lead","project":"q"}"#);

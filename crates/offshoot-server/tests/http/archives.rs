@@ -367,7 +367,7 @@ fn headers_that_would_get_around_the_limits_are_refused() {
         tar_entry(&mut tar, b"f", b'0', b"", b"f");
         archives.push((400, end(tar)));
     }
-    // To whoever does not know the size that the pax header sets, the entries are content.
+    // To a reader that does not know the size that the pax header sets, the entries are content.
     let mut tar = Vec::new();
     raw_archives::add_pax(&mut tar, "size", b"0");
     tar_entry(&mut tar, b"f", b'0', b"", &hidden);

@@ -37,7 +37,7 @@ impl Running {
         Running::start_with(data, options())
     }
 
-    /// The same, with a link that signs one browser in.
+    /// Starts a server, with a link that signs one browser in.
     pub(crate) fn start_with_sign_in(data: &Path) -> (Running, String) {
         Running::launch(data, options())
     }
@@ -46,7 +46,7 @@ impl Running {
         Running::launch(data, options).0
     }
 
-    /// The same with other options.
+    /// Starts a server with other options, and a link that signs one browser in.
     pub(crate) fn start_with_url(data: &Path, options: ServerOptions) -> (Running, String) {
         Running::launch(data, options)
     }

@@ -1,4 +1,4 @@
-//! Live events: each once and in order, across a restart, whoever writes.
+//! Live events: each once and in order, across a restart, by whichever process wrote them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -227,8 +227,8 @@ fn a_stop_does_not_wait_for_idle_streams() {
     assert!(streams.iter_mut().all(|stream| stream.next().is_none()));
 }
 
-/// What an agent shows reaches whoever looks at its workspace, through either door, after the changes
-/// before it, and nobody else.
+/// What an agent shows reaches everybody who looks at its workspace, over HTTP and MCP, after the
+/// changes before it, and nobody else.
 #[test]
 fn what_an_agent_shows_reaches_those_who_may_see_it() {
     let data = offshoot_testkit::HostDir::new();

@@ -133,7 +133,7 @@ fn a_project_comes_from_a_directory_and_follows_it() {
         (again["synced"].as_i64(), again["created"].as_bool()),
         (Some(0), Some(false))
     );
-    // Whoever has the project alone does not read the host.
+    // A token of the project alone does not read the host.
     let own = running.client_for_project("p", &[]);
     for (target, body) in [
         (format!("{P}/sync"), format!(r#"{{"from":"{from}"}}"#)),

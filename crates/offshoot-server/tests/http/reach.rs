@@ -368,7 +368,7 @@ fn a_project_token_has_its_project_and_its_forks() {
     let own = running.client_for_project("p", &[]);
     let me = own.get("/api/v1/me").json();
     assert!(me["workspace"].is_null(), "{me}");
-    // A fork is reached from the moment it exists, whoever made it.
+    // A fork is reached from the moment it exists, also if the owner made it.
     for (who, client) in [("by-token", own.clone()), ("by-admin", running.client())] {
         let fork = client.fork("p", who);
         assert!(fork["path"].is_string());

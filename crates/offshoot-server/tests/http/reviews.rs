@@ -273,7 +273,7 @@ fn many_reviews_are_decided_by_a_rule() {
 }
 
 #[test]
-fn three_texts_are_merged_for_whoever_lost_a_race() {
+fn three_texts_are_merged_for_a_client_that_lost_a_race() {
     let (_data, running) = start();
     let client = running.client();
     let merge = |body: Value| client.post("/api/v1/merge", &body.to_string());
@@ -356,7 +356,7 @@ fn what_an_update_left_is_decided_part_by_part_into_the_workspace() {
     let ours = text(&[(2, "two of you"), (6, "six of you"), (10, "ten of you")]);
     client.put("/api/v1/projects/p/files/a.txt", ours.as_bytes());
     client.done("/api/v1/workspaces/ada/update", "{}");
-    // Whoever has the workspace alone sees what its update left, and decides it.
+    // A token of the workspace alone sees what its update left, and decides it.
     let ada = running.client_for("ada", &[]);
     let waiting = ada.get("/api/v1/reviews").json();
     let id = ids(&waiting)[0].to_owned();

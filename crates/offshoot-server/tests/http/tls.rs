@@ -99,7 +99,8 @@ fn requests_and_sign_in_over_tls() {
     for part in ["; Secure", "; HttpOnly", "; SameSite=Strict"] {
         assert!(cookie.contains(part), "{cookie}");
     }
-    // Whoever trusts another certificate learns nothing, and neither does whoever speaks plainly.
+    // A client that trusts another certificate learns nothing, and neither does one that speaks
+    // plain HTTP.
     let other = identity(data.path(), "other");
     assert!(get(&running, &other.der, "/healthz").is_err());
     let mut plain = TcpStream::connect(running.address).unwrap();

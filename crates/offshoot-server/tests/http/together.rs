@@ -212,7 +212,7 @@ fn an_agent_sees_and_answers_the_conflicts_of_its_updates_alone() {
         refused(&agent, "propose_resolution", bad),
         "invalid_request"
     );
-    // Whoever does not see it is told that it is not there.
+    // A token that does not reach it is told that it is not there.
     assert_eq!(
         refused(&other, "propose_resolution", proposal),
         "review_not_found"
@@ -221,7 +221,7 @@ fn an_agent_sees_and_answers_the_conflicts_of_its_updates_alone() {
     assert_eq!(refused(&other, "list_reviews", one), "review_not_found");
     let named = json!({ "project": "p" });
     assert_eq!(refused(&other, "list_reviews", named), "project_not_found");
-    // Whoever has the project sees all of them, and page by page.
+    // A token of the project sees all of them, and page by page.
     let project = running.client_for_project("p", &[]);
     let all = ask(&project, "list_reviews", json!({}))["reviews"].clone();
     assert_eq!(all.as_array().unwrap().len(), 2, "{all}");
@@ -241,7 +241,7 @@ fn an_agent_sees_and_answers_the_conflicts_of_its_updates_alone() {
 }
 
 #[test]
-fn only_whoever_has_a_project_forks_it() {
+fn only_a_token_of_a_project_forks_it() {
     let (_data, running) = start();
     let admin = running.client();
     admin.create_project("q", &[("q", "q")]);

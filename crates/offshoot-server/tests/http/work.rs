@@ -321,7 +321,7 @@ fn all_or_nothing_is_an_error_only_where_it_was_asked_for() {
         (file(&client, "a"), file(&client, "b")),
         ("by two\n".into(), "b\n".into())
     );
-    // A project that lands whole answers with 200 to whoever did not ask for it.
+    // A project that lands whole answers with 200 if the request did not ask for it.
     client.put(&format!("{P}/policy"), br#"{"landing":"atomic"}"#);
     let three = client.fork("p", "three");
     std::fs::write(path_of(&three).join("a"), "by three\n").unwrap();

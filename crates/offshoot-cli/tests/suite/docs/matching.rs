@@ -12,7 +12,7 @@ const SHORTEST_ID: usize = 7;
 pub(crate) struct Ids(Vec<(String, String)>);
 
 impl Ids {
-    /// Whether these may be the same, which is noted.
+    /// Whether two ids may stand for each other; remembers the pair.
     fn pair(&mut self, shown: &str, real: &str) -> bool {
         let same = |a: &str, b: &str| a.starts_with(b) || b.starts_with(a);
         for (known_shown, known_real) in &mut self.0 {

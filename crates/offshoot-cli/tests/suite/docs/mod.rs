@@ -170,7 +170,7 @@ struct Shell {
     _process: Process,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// The last: whoever has files of it open has ended when it goes.
+    /// The last field: programs with open files in the directory have ended before it is dropped.
     home: HostDir,
 }
 

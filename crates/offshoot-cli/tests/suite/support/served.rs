@@ -44,7 +44,7 @@ impl Served {
         Served::start_with(data, |command| command.env("OFFSHOOT_LOG", "warn"))
     }
 
-    /// The same with another environment or stderr.
+    /// Starts a server with another environment or stderr.
     pub(crate) fn start_with(
         data: &Path,
         also: impl FnOnce(&mut Command) -> &mut Command,

@@ -14,7 +14,7 @@ impl Check<'_> {
     /// Layers that rows name. One that is missing is built again when it is needed.
     pub(super) fn layers(&mut self) -> Result<()> {
         let mut rows = Vec::new();
-        self.look("layer", |check, _| {
+        self.look_repeatedly("layer", |check, _| {
             rows = check.upkeep.store().read(|tx| tx.layers())?;
             Ok(())
         })?;
@@ -22,7 +22,7 @@ impl Check<'_> {
             if self.layer_is_right(row).is_ok_and(|right| right) {
                 continue;
             }
-            self.look("layer", |check, found| {
+            self.look_repeatedly("layer", |check, found| {
                 // Nobody builds, repairs or collects it now.
                 let Some(_locks) = unless_busy(check.upkeep.directories.layers_lock(row.project))?
                 else {
@@ -83,11 +83,11 @@ impl Check<'_> {
     pub(super) fn forks(&mut self) -> Result<()> {
         for name in names_in(&self.upkeep.context.data.forks()) {
             let Some((id, place)) = parse_fork_dir_name(&name) else {
-                self.nobodys(format!("`{name}` among the forks belongs to nobody"));
+                self.report_unowned(format!("`{name}` among the forks belongs to nobody"));
                 continue;
             };
             let private = self.upkeep.context.data.forks().join(&name);
-            self.unless_at_work(&id, |check, row| {
+            self.report_unless_busy(&id, |check, row| {
                 let fork = match row {
                     Some(row) => check.upkeep.store().read(|tx| tx.fork(row.key))?,
                     None => None,
@@ -103,10 +103,10 @@ impl Check<'_> {
                 continue;
             }
             let Ok(id) = name.parse() else {
-                self.nobodys(format!("a mount at `{name}` belongs to no workspace"));
+                self.report_unowned(format!("a mount at `{name}` belongs to no workspace"));
                 continue;
             };
-            self.unless_at_work(&id, |_, row| {
+            self.report_unless_busy(&id, |_, row| {
                 Ok((row.is_none() && is_fork_mounted(&target)?)
                     .then(|| format!("a mount at `{name}` belongs to no workspace")))
             })?;
@@ -114,15 +114,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What cannot be anybody's needs no second look.
-    fn nobodys(&mut self, message: String) {
+    /// Reports a file that no fork can own. It needs no second look.
+    fn report_unowned(&mut self, message: String) {
         let what = "directory";
         self.report.problems.push(Problem { what, message });
     }
 
-    /// Tells what is wrong with what is on disk under a name, once nobody makes, moves or removes it.
-    /// Whoever still does after a while will finish it.
-    fn unless_at_work(
+    /// Reports what is wrong with the files on disk under a name, under the lock of that name. If
+    /// the lock stays busy, its holder is at work on these files and nothing is reported.
+    fn report_unless_busy(
         &mut self,
         id: &WorkspaceId,
         wrong: impl Fn(&Self, Option<&WorkspaceRow>) -> Result<Option<String>>,
@@ -135,7 +135,7 @@ impl Check<'_> {
         if wrong(self, row.as_ref()).is_ok_and(|wrong| wrong.is_none()) {
             return Ok(());
         }
-        self.look("directory", |check, found| {
+        self.look_repeatedly("directory", |check, found| {
             let locks = check.upkeep.context.name_lock(id).and_then(|name| {
                 let row = open(check)?;
                 let lock = row

@@ -13,7 +13,7 @@ impl Check<'_> {
         let mut after = None;
         loop {
             let mut rows = Vec::new();
-            self.look("object", |check, _| {
+            self.look_repeatedly("object", |check, _| {
                 let store = check.upkeep.store();
                 rows = store.read(|tx| tx.objects_after(after.as_ref(), STEP, false))?;
                 Ok(())
@@ -26,7 +26,7 @@ impl Check<'_> {
                 if self.object(row).is_ok() {
                     continue;
                 }
-                self.look("object", |check, found| {
+                self.look_repeatedly("object", |check, found| {
                     // It may have been collected since its row was read, or be elsewhere by now.
                     let row = check.upkeep.store().read(|tx| tx.object(&row.id))?;
                     if let Some(row) = row
@@ -58,7 +58,7 @@ impl Check<'_> {
 
     /// Compares packs with their files. What is in them was read with the objects.
     pub(super) fn packs(&mut self) -> Result<()> {
-        self.look("pack", |check, found| {
+        self.look_repeatedly("pack", |check, found| {
             let store = check.upkeep.store();
             for pack in store.read(|tx| tx.packs())? {
                 let size = store.blobs().size(&pack.blob)?;

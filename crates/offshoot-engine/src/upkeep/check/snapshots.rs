@@ -4,7 +4,7 @@ use offshoot_core::{EMPTY_TREE, Error, ObjectId, Result};
 use offshoot_git::{Commit, ObjectReader, walk_objects};
 use offshoot_store::{HistoryFilter, SnapshotRow, WorkspaceRow};
 
-use super::{Check, Found, missing};
+use super::{Check, Findings, missing};
 use crate::content::objects::StoredObjects;
 
 const STEP: usize = 1_000;
@@ -13,7 +13,7 @@ impl Check<'_> {
     /// The snapshots of a workspace, and whether its head is the newest.
     pub(super) fn snapshots(&mut self, row: &WorkspaceRow) -> Result<()> {
         let mut count = 0;
-        self.look("snapshot", |check, found| {
+        self.look_repeatedly("snapshot", |check, found| {
             let (row, snapshots) = check.upkeep.store().read(|tx| {
                 let now = tx.workspace_by_key(row.key)?;
                 Ok((now, tx.snapshots(row.key, 0)?))
@@ -36,7 +36,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn snapshot(&mut self, row: &SnapshotRow, found: &mut Found) -> Result<()> {
+    fn snapshot(&mut self, row: &SnapshotRow, found: &mut Findings) -> Result<()> {
         let objects = StoredObjects::new(self.upkeep.store(), None);
         let Some((_, bytes)) = objects.read(&row.id)? else {
             return Err(missing("commit"));
@@ -73,7 +73,7 @@ impl Check<'_> {
 
     /// The content that the history of a workspace names.
     pub(super) fn history(&mut self, row: &WorkspaceRow) -> Result<()> {
-        self.look("history", |check, found| {
+        self.look_repeatedly("history", |check, found| {
             let mut after_seq = 0;
             loop {
                 let filter = HistoryFilter {
@@ -107,7 +107,7 @@ impl Check<'_> {
         id: &ObjectId,
         by: impl Fn() -> String,
         what: &'static str,
-        found: &mut Found,
+        found: &mut Findings,
     ) -> Result<()> {
         if !self.is_whole(id)? {
             found.add(what, format!("{} names `{id}`, which is missing", by()));

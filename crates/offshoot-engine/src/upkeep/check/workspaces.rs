@@ -3,14 +3,14 @@
 use offshoot_core::{EntryKind, RelPath, Result};
 use offshoot_store::{HistoryOp, ReadTx, WorkspaceRow, WorkspaceState};
 
-use super::{Check, Found, unless_busy};
+use super::{Check, Findings, unless_busy};
 use crate::content::index::Index;
 
 impl Check<'_> {
     /// Every workspace and project.
     pub(super) fn workspaces(&mut self) -> Result<()> {
         let mut rows = Vec::new();
-        self.look("workspace", |check, _| {
+        self.look_repeatedly("workspace", |check, _| {
             rows = check.upkeep.store().read(|tx| tx.all_workspaces())?;
             Ok(())
         })?;
@@ -20,7 +20,7 @@ impl Check<'_> {
             self.history(&row)?;
             self.references(&row)?;
             if row.state == WorkspaceState::Open {
-                self.look("workspace", |check, found| check.workspace(&row, found))?;
+                self.look_repeatedly("workspace", |check, found| check.workspace(&row, found))?;
             }
         }
         Ok(())
@@ -28,7 +28,7 @@ impl Check<'_> {
 
     /// What the row of a workspace and those of its merges and reviews name.
     fn references(&mut self, row: &WorkspaceRow) -> Result<()> {
-        self.look("workspace", |check, found| {
+        self.look_repeatedly("workspace", |check, found| {
             let named = check.upkeep.store().read(|tx| named_by_rows(tx, row))?;
             for (by, id) in named {
                 let by = || format!("{by} of `{}`", row.id);
@@ -39,7 +39,7 @@ impl Check<'_> {
     }
 
     /// The index of an open workspace, and whether it has the directory that somebody was given.
-    fn workspace(&mut self, row: &WorkspaceRow, found: &mut Found) -> Result<()> {
+    fn workspace(&mut self, row: &WorkspaceRow, found: &mut Findings) -> Result<()> {
         // Nobody may be between a commit and its projection.
         let lock = unless_busy(self.upkeep.directories.exclusive(row))?;
         let store = self.upkeep.store();

@@ -1,4 +1,4 @@
-//! The least that a write or a commit can do: what ours are measured against.
+//! Baselines for benchmarks: the least that a write or a commit can do. Nothing else calls them.
 
 use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, Via};
@@ -12,7 +12,7 @@ use crate::workspace::writes::{NewFile, draft_file};
 impl Workspaces {
     /// Commits one row without waiting for the disk. For benchmarks.
     #[doc(hidden)]
-    pub fn bare_commit(&self, value: &str) -> Result<()> {
+    pub fn baseline_commit(&self, value: &str) -> Result<()> {
         self.store()
             .write(Durability::Relaxed, |tx| tx.put_setting("bench", value))
     }
@@ -20,7 +20,7 @@ impl Workspaces {
     /// Commits the rows of a write and does nothing else: no lock and no file. For benchmarks,
     /// on a workspace without a directory.
     #[doc(hidden)]
-    pub fn commit_only(
+    pub fn baseline_write(
         &self,
         id: &WorkspaceId,
         path: &RelPath,

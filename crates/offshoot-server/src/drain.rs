@@ -1,4 +1,4 @@
-//! The rest of a request that was answered before all of it came.
+//! Reads the rest of a request that was answered before all of it came.
 //!
 //! A connection that is closed while bytes of its client are unread is reset, and with it the answer
 //! may be lost that says why the request was refused. So the rest is read and thrown away, if that
@@ -17,17 +17,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_BYTES: usize = 64 << 20;
 
 /// A body whose rest is read when it is dropped.
-struct ReadToEnd(Option<Body>);
+struct DrainOnDrop(Option<Body>);
 
-/// Has the rest of a body read that nobody reads to its end.
-pub(crate) fn read_to_end(body: Body) -> Body {
+/// Wraps a body so that its rest is read when a handler drops it.
+pub(crate) fn drain_on_drop(body: Body) -> Body {
     match body.is_end_stream() {
         true => body,
-        false => Body::new(ReadToEnd(Some(body))),
+        false => Body::new(DrainOnDrop(Some(body))),
     }
 }
 
-impl http_body::Body for ReadToEnd {
+impl http_body::Body for DrainOnDrop {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -54,16 +54,16 @@ impl http_body::Body for ReadToEnd {
     }
 }
 
-impl Drop for ReadToEnd {
+impl Drop for DrainOnDrop {
     fn drop(&mut self) {
         let unread = self.0.take().filter(|body| !body.is_end_stream());
         if let (Some(body), Ok(runtime)) = (unread, tokio::runtime::Handle::try_current()) {
-            runtime.spawn(tokio::time::timeout(PATIENCE, throw_away(body)));
+            runtime.spawn(tokio::time::timeout(PATIENCE, drain(body)));
         }
     }
 }
 
-async fn throw_away(mut body: Body) {
+async fn drain(mut body: Body) {
     let mut left = MOST_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
         let length = frame.data_ref().map_or(0, Bytes::len);

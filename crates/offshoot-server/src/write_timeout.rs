@@ -1,5 +1,5 @@
-//! A connection that breaks when the client takes nothing for too long. Without it a client that
-//! stands still would keep what its answer holds for as long as it likes.
+//! A connection that breaks when its client reads nothing for too long. Otherwise a stalled client
+//! would hold its slot for as long as it likes.
 
 use std::io;
 use std::pin::Pin;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream whose writes may stand still for a limited time.
-pub(crate) struct Unstuck<S> {
+/// A stream whose writes fail once they have stalled for too long.
+pub(crate) struct WriteTimeout<S> {
     inner: S,
     limit: Duration,
     /// Runs while a write waits for the client.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Unstuck<S> {
+impl<S> WriteTimeout<S> {
     pub(crate) fn new(inner: S, limit: Duration) -> Self {
-        Unstuck {
+        WriteTimeout {
             inner,
             limit,
             stuck: None,
@@ -44,7 +44,7 @@ impl<S> Unstuck<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Unstuck<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unstuck<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Unstuck<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

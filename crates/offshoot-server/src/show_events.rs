@@ -1,4 +1,5 @@
-//! What agents show to people: told to the streams that are open, and kept nowhere.
+//! What agents show to people (`show` events): sent to the streams that are open, and stored
+//! nowhere.
 //!
 //! It is no change, so it is no line of the history and has no number. A stream that does not keep up
 //! misses what is older than the last few.
@@ -11,11 +12,11 @@ use offshoot_engine::Access;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-/// So many are kept for a stream that is busy.
+/// How many are buffered for a stream that is busy.
 const KEPT: usize = 32;
 
-/// Files that the person who looks at a workspace is shown.
-pub(crate) struct Show {
+/// Files that an agent shows to the person who looks at a workspace.
+pub(crate) struct ShowEvent {
     pub(crate) workspace: WorkspaceId,
     pub(crate) project: Option<ProjectId>,
     paths: Vec<RelPath>,
@@ -23,11 +24,11 @@ pub(crate) struct Show {
     message_id: Option<String>,
 }
 
-impl Show {
-    fn new(access: &Access, paths: Vec<RelPath>) -> Result<Show> {
+impl ShowEvent {
+    fn new(access: &Access, paths: Vec<RelPath>) -> Result<ShowEvent> {
         let workspace = access.own_workspace()?;
         let fork = access.fork_named(&workspace);
-        Ok(Show {
+        Ok(ShowEvent {
             project: fork.ok().map(|fork| fork.project),
             workspace,
             paths,
@@ -36,8 +37,8 @@ impl Show {
         })
     }
 
-    /// How a stream tells it; none if whoever listens may not know of it. Without an id, so that a
-    /// client that comes back goes on after the last change.
+    /// The frame for a stream; none if its listener may not see it. It has no id, so that a client
+    /// that comes back goes on after the last change.
     pub(crate) fn frame_for(&self, listener: &Access) -> Option<Bytes> {
         listener.check_reach(&self.workspace).ok()?;
         let readable = self.paths.iter();
@@ -59,27 +60,27 @@ impl Show {
     }
 }
 
-/// All that is shown, for those who listen at that moment.
-pub(crate) struct Shows(broadcast::Sender<Arc<Show>>);
+/// Sends what agents show to the streams that are open at that moment.
+pub(crate) struct ShowBroadcast(broadcast::Sender<Arc<ShowEvent>>);
 
-impl Default for Shows {
+impl Default for ShowBroadcast {
     fn default() -> Self {
-        Shows(broadcast::Sender::new(KEPT))
+        ShowBroadcast(broadcast::Sender::new(KEPT))
     }
 }
 
-impl Shows {
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<Show>> {
+impl ShowBroadcast {
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<ShowEvent>> {
         self.0.subscribe()
     }
 
-    pub(crate) fn is_listened_to(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
-    /// Tells whoever listens. It blocks.
+    /// Sends to all open streams. It blocks.
     pub(crate) fn tell(&self, access: &Access, paths: Vec<RelPath>) -> Result<()> {
-        let show = Show::new(access, paths)?;
+        let show = ShowEvent::new(access, paths)?;
         // The last listener may have gone meanwhile.
         let _ = self.0.send(Arc::new(show));
         Ok(())

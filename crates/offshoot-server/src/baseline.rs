@@ -1,4 +1,4 @@
-//! The least that a server can do for a read: what ours is measured against.
+//! A baseline for benchmarks: the least that a server can do for a read. No route calls it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use offshoot_core::{Error, Result};
 
 /// Answers `GET /file` with the bytes of one file, read through `tokio::fs`, with no check, no log
 /// and no limit around it. For benchmarks; it answers until the process ends.
-pub fn bare_file_handler(file: PathBuf) -> Result<SocketAddr> {
+pub fn baseline_file_server(file: PathBuf) -> Result<SocketAddr> {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let serve = async move {
