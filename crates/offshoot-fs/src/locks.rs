@@ -9,7 +9,7 @@
 //! wait in a queue in memory, and only the first of them polls.
 //!
 //! A process may die while it holds the exclusive lock, in the midst of a change. The next
-//! exclusive holder is told so ([`WorkspaceLock::is_abandoned`]) and repairs the workspace.
+//! exclusive holder is told so ([`WorkspaceLock::abandoned_since`]) and repairs the workspace.
 //!
 //! The threads of one process that share a workspace also share one lock on its file. While it is
 //! held, another thread joins it without a system call. Joining is possible for a few milliseconds
@@ -54,34 +54,38 @@ pub struct WorkspaceLock {
 }
 
 impl WorkspaceLock {
-    /// Whether an earlier exclusive holder died, and no holder has called [`Self::set_repaired`]
-    /// since: its change may be half done.
-    pub fn is_abandoned(&self) -> bool {
-        matches!(
-            self.held,
+    /// The revision at which an earlier exclusive holder began that died, if no holder has called
+    /// [`Self::set_repaired`] since: its changes from then on may be half done.
+    pub fn abandoned_since(&self) -> Option<u64> {
+        match self.held {
             Held::Exclusive {
-                abandoned: true,
-                ..
-            }
-        )
+                abandoned_since, ..
+            } => abandoned_since,
+            Held::Gate { .. } | Held::Shared { .. } => None,
+        }
     }
 
     /// Says that the half-done change of a dead holder is repaired.
     pub fn set_repaired(&mut self) {
-        if let Held::Exclusive { abandoned, .. } = &mut self.held {
-            *abandoned = false;
+        if let Held::Exclusive {
+            abandoned_since, ..
+        } = &mut self.held
+        {
+            *abandoned_since = None;
         }
     }
 }
 
 impl Drop for WorkspaceLock {
     fn drop(&mut self) {
-        if let Held::Exclusive { file, abandoned } = &self.held
-            && !abandoned
+        if let Held::Exclusive {
+            file,
+            abandoned_since: None,
+        } = &self.held
             && !std::thread::panicking()
         {
             // If this fails, the next holder looks for a half-done change and finds none.
-            let _ = file.set_unfinished(false);
+            let _ = file.set_unfinished(None);
         }
     }
 }
@@ -101,7 +105,10 @@ enum Held {
     /// The gate, on the way to the main lock.
     Gate { _file: FileLock },
     /// The exclusive main lock. The file is marked as unfinished until the lock is released.
-    Exclusive { file: FileLock, abandoned: bool },
+    Exclusive {
+        file: FileLock,
+        abandoned_since: Option<u64>,
+    },
     /// The shared main lock, together with other threads of this process.
     Shared { _guard: SharedGuard },
 }
@@ -148,20 +155,32 @@ impl WorkspaceLocks {
         Ok(SharedGuard::first(&self.shared_locks, name, shared, file))
     }
 
-    /// Takes the exclusive lock of a workspace. While it waits, no other call gets a lock.
+    /// Takes the exclusive lock. New holders of the shared lock wait until it is released.
     pub fn exclusive(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
+        self.exclusive_at(name, 0, timeout)
+    }
+
+    /// Takes the exclusive lock of a workspace that is at this revision, for changes after it. If this
+    /// process dies meanwhile, the next holder learns the revision.
+    pub fn exclusive_at(
+        &self,
+        name: &str,
+        revision: u64,
+        timeout: Duration,
+    ) -> Result<WorkspaceLock> {
         let (gate, left) = self.gate(name, timeout)?;
         let file = acquire(name, &self.file(name, "main")?, LockMode::Exclusive, left)?;
         drop(gate);
-        let abandoned = file.is_unfinished().map_err(cannot_lock)?;
-        if !abandoned {
-            // On a full disk this may fail, but an operation that frees space must go on.
-            let _ = file.set_unfinished(true);
+        let abandoned_since = file.unfinished().map_err(cannot_lock)?;
+        if abandoned_since.is_none() {
+            // This may fail on a full disk, and freeing space must be possible there.
+            let _ = file.set_unfinished(Some(revision));
         }
-        Ok(WorkspaceLock {
-            held: Held::Exclusive { file, abandoned },
-            _queue: None,
-        })
+        let held = Held::Exclusive {
+            file,
+            abandoned_since,
+        };
+        Ok(WorkspaceLock { held, _queue: None })
     }
 
     /// Takes the exclusive lock of a name. It needs no file of its own: names come and go with

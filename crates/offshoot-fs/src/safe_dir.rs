@@ -418,6 +418,16 @@ impl SafeDir {
             .map_err(|error| lookup_error(path, error))
     }
 
+    /// Whether the directory is the top of a mounted fork.
+    pub fn is_mounted(&self) -> Result<bool> {
+        #[cfg(target_os = "linux")]
+        return offshoot_sys::is_mount_point(&self.fd)
+            .and_then(|is_mount| Ok(is_mount && offshoot_sys::is_on_overlay(&self.fd)?))
+            .map_err(|error| crate::read_error(&RelPath::root(), error));
+        #[cfg(not(target_os = "linux"))]
+        Ok(false)
+    }
+
     /// Flushes the whole file system that the directory lies on.
     pub fn sync_all(&self) -> Result<()> {
         self.hit("fsync")

@@ -57,13 +57,13 @@ impl ShareLimits {
         }
     }
 
-    /// Slots for work that keeps a core busy: two for each core, half of them for one token, so
-    /// that the cores are never all one token's. Such work waits while its request holds a slot, so
+    /// Slots for work that keeps a core busy: two for each core, and for one token half as many as there
+    /// are cores, so that the cores are never all one token's (unless there is only one). Such work waits while its request holds a slot, so
     /// no more may wait than there are requests.
     pub(crate) fn of_cores(cores: usize, requests: usize) -> Self {
         ShareLimits {
             whole: cores.saturating_mul(2),
-            per_token: cores,
+            per_token: (cores / 2).max(1),
             per_workspace: cores.saturating_mul(2),
             anonymous: 1,
             waiting_per_token: Some(requests),
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_token_that_keeps_cores_busy_waits_and_leaves_some_to_others() {
         on_runtime(async {
-            let limits = ShareLimits::of_cores(2, 100);
+            let limits = ShareLimits::of_cores(4, 100);
             let shares = Shares::new("searches", limits, Duration::from_secs(60));
             let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
             for _ in 0..100 {
@@ -397,7 +397,10 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let held = [told.recv().await.unwrap(), told.recv().await.unwrap()];
-            assert!(told.try_recv().is_err(), "one token has two cores at most");
+            assert!(
+                told.try_recv().is_err(),
+                "one token has half of the cores at most"
+            );
             let other = shares.take(requester("other", None)).await.unwrap();
             drop((held, other));
             for _ in 0..98 {

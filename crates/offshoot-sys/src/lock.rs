@@ -77,15 +77,17 @@ impl FileLock {
         }
     }
 
-    /// Notes in the file that its holder has not finished, or that it has. Only for a holder of the
-    /// exclusive mode. The note is the length of the file, which takes no block on disk.
-    pub fn set_unfinished(&self, unfinished: bool) -> io::Result<()> {
-        self.file.set_len(u64::from(unfinished))
+    /// Notes in the file that its holder has not finished what it began at that number, or, with none,
+    /// that it has. Only for a holder of the exclusive mode. The note is the length of the file, which
+    /// takes no block on disk.
+    pub fn set_unfinished(&self, began_at: Option<u64>) -> io::Result<()> {
+        self.file
+            .set_len(began_at.map_or(0, |number| number.saturating_add(1)))
     }
 
-    /// Whether the holder before this one did not finish.
-    pub fn is_unfinished(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.len() > 0)
+    /// The number at which an earlier holder began what it did not finish.
+    pub fn unfinished(&self) -> io::Result<Option<u64>> {
+        Ok(self.file.metadata()?.len().checked_sub(1))
     }
 
     /// Removes the lock file and releases the lock. Only for a holder of the exclusive mode.

@@ -19,6 +19,14 @@ impl Access {
             .open_file_as(id, path, &self.line_filter())
     }
 
+    /// Opens a file; none if that would have to wait, so that the caller needs a thread for it.
+    pub fn open_file_if_ready(&self, id: &WorkspaceId, path: &RelPath) -> Result<Option<OpenFile>> {
+        self.authorize(Operation::Read, id, path)?;
+        self.rooms
+            .workspaces
+            .open_file_if_ready_as(id, path, &self.line_filter())
+    }
+
     /// See [`Workspaces::open_file_at`](crate::Workspaces::open_file_at).
     pub fn open_file_at(
         &self,

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{NameLock, PathResolver, ProviderName, Reserve, WorkspaceLock, WorkspaceLocks};
+use offshoot_fs::{NameLock, PathResolver, ProviderName, Reserve, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, NewHasher, SqliteOptions,
     SqliteStore, StatementLog, Store, WorkspaceRow,
@@ -147,7 +147,8 @@ impl Context {
         self.jobs.wait();
     }
 
-    /// Queues a background job. If it fails, the next start recovers.
+    /// Queues a background job. If it fails, the next start recovers; a layer that was not published is
+    /// made by the next fork that needs it.
     pub(crate) fn queue_job(
         self: &Arc<Self>,
         kind: JobKind,
@@ -155,7 +156,11 @@ impl Context {
     ) {
         let context = Arc::clone(self);
         let work = move || {
-            if work().is_err() {
+            let Err(error) = work() else {
+                return;
+            };
+            tracing::warn!(?kind, ?error, "a background job failed");
+            if !matches!(kind, JobKind::Publish(_)) {
                 context.need_recovery();
             }
         };
@@ -165,6 +170,7 @@ impl Context {
     /// Makes the next process that opens the data directory run recovery.
     pub(crate) fn need_recovery(&self) {
         self.needs_recovery.store(true, Ordering::Relaxed);
+        self.marker.ask_for_full_recovery();
     }
 
     pub(crate) fn needs_recovery(&self) -> bool {
@@ -221,13 +227,6 @@ impl Context {
         // within a second, empty files stay.
         let name = Self::lock_name(row);
         let _ = self.locks.remove_files(&name, Duration::from_secs(1));
-    }
-
-    /// The lock under which several callers may change single files at once.
-    pub(crate) fn shared(&self, row: &WorkspaceRow) -> Result<WorkspaceLock> {
-        self.locks
-            .shared(&Self::lock_name(row), self.options.lock_timeout)
-            .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))
     }
 }
 

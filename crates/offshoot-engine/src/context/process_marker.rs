@@ -15,7 +15,7 @@ const UNLOCKED_PREFIX: &str = "new-";
 /// The marker of this process.
 pub(crate) struct ProcessMarker {
     path: PathBuf,
-    _held: File,
+    held: File,
 }
 
 impl ProcessMarker {
@@ -30,9 +30,10 @@ impl ProcessMarker {
             let unlocked = dir.join(format!("{UNLOCKED_PREFIX}{name}"));
             let held = offshoot_sys::create_private(&unlocked)?;
             held.lock()?;
+            held.set_len(1)?;
             let path = dir.join(name);
             std::fs::rename(unlocked, &path)?;
-            Ok((ProcessMarker { path, _held: held }, unclean))
+            Ok((ProcessMarker { path, held }, unclean))
         };
         set().map_err(|cause| {
             Error::new(
@@ -44,10 +45,22 @@ impl ProcessMarker {
         })
     }
 
+    /// Lets the next start look at every directory that may lack changes, because this process could not
+    /// write some and does not hold their locks any more. An empty marker says so, as do those of
+    /// versions that noted nothing in the locks.
+    pub(crate) fn ask_for_full_recovery(&self) {
+        let _ = self.held.set_len(0);
+    }
+
     /// Removes the marker, because this process ends without anything to recover.
     pub(crate) fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Whether the process of a marker asked for a full recovery.
+pub(crate) fn asks_for_full_recovery(marker: &Path) -> bool {
+    std::fs::metadata(marker).is_ok_and(|found| found.len() == 0)
 }
 
 /// Whether a process has the data directory open right now.

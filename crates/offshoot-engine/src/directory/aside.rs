@@ -93,16 +93,19 @@ impl Directories {
         Ok(())
     }
 
-    /// Builds the directory of a workspace again if it is missing. The directory is a projection of the
-    /// store, so nothing is lost that was recorded.
-    pub(crate) fn ensure_directory(&self, row: &WorkspaceRow) -> Result<()> {
-        let _lock = self.exclusive(row)?;
-        self.ensure_directory_locked(row)
-    }
-
-    /// Builds a missing directory again while the caller holds the exclusive lock.
+    /// Finishes or takes back a move of the whole directory that a killed process left, or builds the
+    /// directory again if it is missing. It is a projection of the store, so nothing is lost that was
+    /// recorded. The caller holds the exclusive lock.
     pub(crate) fn ensure_directory_locked(&self, row: &WorkspaceRow) -> Result<()> {
-        if !row.materialized || self.has_directory(row)? {
+        if !row.materialized {
+            return Ok(());
+        }
+        if row.kind == WorkspaceKind::Fork {
+            // The directory may be on its way to another base.
+            let fork = self.store().read(|tx| fork_row(tx, row))?;
+            self.finish_update(row, &fork)?;
+        }
+        if self.has_directory(row)? {
             return Ok(());
         }
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;

@@ -1,6 +1,7 @@
 //! Making directories durable, so that recovery has less to compare after an unclean stop.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use offshoot_core::Result;
 use offshoot_fs::SafeDir;
@@ -31,13 +32,18 @@ impl Directories {
     /// If several writers call this at once, the first one does the work. The write-ahead log keeps its
     /// length, or the next commits would have to extend it again.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
-        let running = &self.context.checkpoint_running;
-        if running.swap(true, Ordering::SeqCst) {
+        /// Ends the checkpoint, also by a panic.
+        struct Running<'a>(&'a AtomicBool);
+        impl Drop for Running<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::SeqCst);
+            }
+        }
+        if self.context.checkpoint_running.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let done = self.sync_dirs(|row| Self::checkpoint_is_due(row, row.revision));
-        running.store(false, Ordering::SeqCst);
-        done
+        let _running = Running(&self.context.checkpoint_running);
+        self.sync_dirs(|row| Self::checkpoint_is_due(row, row.revision))
     }
 
     pub(crate) fn sync_dirs(&self, wanted: impl Fn(&WorkspaceRow) -> bool) -> Result<()> {
@@ -53,11 +59,11 @@ impl Directories {
         let mut reached = Vec::with_capacity(rows.len());
         for row in rows {
             // The lock is held for a moment, so that no caller is between its commit and its projection.
-            let Ok(lock) = self.exclusive(&row) else {
+            let Ok(lock) = self.exclusive_within(&row, MAX_WAIT) else {
                 continue;
             };
             // Recovery has to find what a holder who died between the two left.
-            if lock.is_abandoned() {
+            if lock.abandoned_since().is_some() {
                 continue;
             }
             let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &row)) else {
@@ -87,6 +93,9 @@ impl Directories {
         revision - row.synced_revision > MAX_UNSYNCED
     }
 }
+
+/// How long a checkpoint waits for a workspace that is held, which is left to the next one then.
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// The most revisions of a directory that may not be durable.
 pub(crate) const MAX_UNSYNCED: i64 = 8_000;

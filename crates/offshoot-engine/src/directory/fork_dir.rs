@@ -165,21 +165,6 @@ impl Directories {
         Ok(dir)
     }
 
-    /// Mounts a materialised fork that is not mounted, for a caller that holds no lock. An update
-    /// unmounts the directory that the fork leaves; to mount it again then would show it for good.
-    pub(crate) fn lock_and_mount(&self, row: &WorkspaceRow) -> Result<()> {
-        let is_mounted = is_fork_mounted(&self.context.data.workspace(&row.id))?;
-        if is_mounted || !row.materialized || self.mount_of(row)?.is_none() {
-            return Ok(());
-        }
-        let _lock = self.exclusive(row)?;
-        let now = self.store().read(|tx| open_row_by_key(tx, row))?;
-        match now.materialized {
-            true => self.ensure_mounted(&now),
-            false => Ok(()),
-        }
-    }
-
     /// Mounts a materialised fork that is not mounted, such as after a restart of the machine. The
     /// caller holds the exclusive lock.
     pub(crate) fn ensure_mounted(&self, row: &WorkspaceRow) -> Result<()> {
@@ -192,6 +177,7 @@ impl Directories {
             return Err(Error::internal("the fork has a directory but no layers"));
         };
         let provider = self.provider_that_made(provider.parse()?)?;
+        self.finish_update(row, &fork)?;
         if !provider.capabilities().mounts {
             return Ok(());
         }
@@ -203,7 +189,6 @@ impl Directories {
             ));
         }
         let stack = self.stack_of(fork.project, layer)?;
-        self.finish_update(row, &fork)?;
         provider
             .ensure(&stack.layers, &dirs)
             .map(drop)

@@ -15,6 +15,7 @@ pub(crate) mod last_use;
 pub(crate) mod layer_collect;
 pub(crate) mod layer_write;
 pub(crate) mod layers;
+pub(crate) mod lock;
 pub(crate) mod materialize;
 pub(crate) mod open;
 pub(crate) mod projection;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use offshoot_core::{ObjectId, RelPath, Result, WorkspaceId};
+use offshoot_core::{Error, ObjectId, RelPath, Result, WorkspaceId};
+use offshoot_fs::SafeDir;
 use offshoot_store::{ReadTx, WorkspaceRow};
 
 use crate::content::index::Index;
@@ -26,6 +27,28 @@ impl Directories {
         path: &RelPath,
         instead: impl FnOnce(&WorkspaceRow) -> Result<Option<Source>>,
     ) -> Result<Source> {
+        let open = |row: &WorkspaceRow| self.dir_for_reader(row).map(Some);
+        let source = self.source_from(id, path, instead, open)?;
+        source.ok_or_else(|| Error::internal("a reader got no directory"))
+    }
+
+    /// The bytes of a file as [`Self::source_or`] gives them; none if that would have to wait for a lock.
+    pub(crate) fn source_if_ready(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        instead: impl FnOnce(&WorkspaceRow) -> Result<Option<Source>>,
+    ) -> Result<Option<Source>> {
+        self.source_from(id, path, instead, |row| self.dir_if_ready(row))
+    }
+
+    fn source_from(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        instead: impl FnOnce(&WorkspaceRow) -> Result<Option<Source>>,
+        open: impl FnOnce(&WorkspaceRow) -> Result<Option<SafeDir>>,
+    ) -> Result<Option<Source>> {
         // One view of the store is enough for a small file.
         let mut stored = None;
         let row = self.store().read(|tx| {
@@ -40,17 +63,20 @@ impl Directories {
             return Err(is_a_directory(path));
         }
         if let Some(answer) = instead(&row)? {
-            return Ok(answer);
+            return Ok(Some(answer));
         }
         if let Some(stored) = stored {
             self.note_use(&row);
             let (id, bytes) = stored?;
             return match bytes {
-                Some(bytes) => Ok(Source::of_object_bytes(bytes.to_vec(), Some(id))),
-                None => Source::of_object(&self.contents, id),
+                Some(bytes) => Ok(Some(Source::of_object_bytes(bytes.to_vec(), Some(id)))),
+                None => Source::of_object(&self.contents, id).map(Some),
             };
         }
-        let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
+        let Some(dir) = open(&row)? else {
+            return Ok(None);
+        };
+        let (file, stat) = dir.open_file(path)?;
         if stat.is_dir() {
             return Err(is_a_directory(path));
         }
@@ -59,7 +85,8 @@ impl Directories {
             let (path, size) = (path.clone(), stat.size);
             return Err(TooLarge { path, size, limit }.refuse());
         }
-        Source::of_file(&self.contents, file, stat).load_if_small()
+        let source = Source::of_file(&self.contents, file, stat);
+        source.load_if_small().map(Some)
     }
 
     /// The content id of a file of the index, with its bytes if the file is small.

@@ -2,25 +2,38 @@
 //! truth, and the directory follows it (INV-8).
 //!
 //! A change is committed to the store durably, and then written to the directory without waiting for
-//! the disk. After a kill the directory may lack the last change of the process. After a power cut,
-//! files that the kernel had not written may be missing or empty. The history after `synced_revision`,
-//! up to which the directory is known to be on disk, has the paths of both.
+//! the disk. After a kill the directory may lack changes that the process made since it took the lock,
+//! which says at which revision that was. After a power cut, files that the kernel had not written may
+//! be missing or empty: the history after `synced_revision`, up to which the directory is known to be
+//! on disk, has their paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use offshoot_core::{EntryKind, ErrorCode, ObjectId, RelPath, Result};
-use offshoot_fs::{SafeDir, WorkspaceLock};
+use offshoot_fs::SafeDir;
 use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
 use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::incoming::Content;
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
-use crate::context::describe_busy;
 use crate::directory::Directories;
 use crate::directory::disk_entry::DiskEntry;
 
-/// A path that changed after `synced_revision`.
+/// Which changes of a workspace may not be in its directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RepairScope {
+    /// Those of a holder that began at this revision and died. Earlier holders wrote theirs before they
+    /// released the lock, and what outside programs did to those since must stay.
+    After(i64),
+    /// All that are not known to be on disk, because it is not known which of them were written.
+    Unsynced,
+    /// All that are not known to be on disk, and each of their files may be torn: the machine was
+    /// restarted.
+    Rebooted,
+}
+
+/// A path that changed lately.
 struct RecentPath {
     /// Every content that it had.
     versions: BTreeSet<ObjectId>,
@@ -30,44 +43,28 @@ struct RecentPath {
 }
 
 impl Directories {
-    /// Takes the exclusive lock of a workspace. If the last holder died, its directory is repaired.
-    pub(crate) fn exclusive(&self, row: &WorkspaceRow) -> Result<WorkspaceLock> {
-        let mut lock = self
-            .context
-            .locks
-            .exclusive(
-                &crate::context::Context::lock_name(row),
-                self.context.options.lock_timeout,
-            )
-            .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))?;
-        // If the repair fails, the next holder or the next start tries again. A failure is no error
-        // here, because a workspace can be deleted on a full disk.
-        if lock.is_abandoned() && self.repair_abandoned(row).unwrap_or(false) {
-            lock.set_repaired();
-        }
-        Ok(lock)
-    }
-
-    /// Repairs the content of a directory whose last holder died. A directory that the holder was moving
-    /// is left to the recovery at the next start. Returns whether the directory is right again.
-    fn repair_abandoned(&self, row: &WorkspaceRow) -> Result<bool> {
+    /// Repairs the directory of a workspace whose last holder died: finishes or takes back a move of the
+    /// whole directory, and writes what the holder committed after `since` and may not have written. The
+    /// caller holds the exclusive lock.
+    pub(crate) fn repair_abandoned(&self, row: &WorkspaceRow, since: u64) -> Result<()> {
         let row = match self.store().read(|tx| open_row_by_key(tx, row)) {
-            Err(error) if error.code() == ErrorCode::WorkspaceNotFound => return Ok(true),
+            Err(error) if error.code() == ErrorCode::WorkspaceNotFound => return Ok(()),
             row => row?,
         };
-        let moving =
-            row.materialized && (!self.has_directory(&row)? || self.has_replacement(&row)?);
-        if moving {
-            return Ok(false);
+        if let (true, Some((provider, dirs))) = (row.materialized, self.mount_of(&row)?) {
+            // A holder that was about to remove the directory had made it refuse changes.
+            provider.thaw(&dirs)?;
         }
-        self.repair_directory(&row, false)?;
-        Ok(true)
+        self.ensure_directory_locked(&row)?;
+        let since = i64::try_from(since).unwrap_or_default();
+        self.repair_directory(&row, RepairScope::After(since))
     }
 
-    /// Writes committed changes again that may not have reached the directory. `rebooted` says that the
-    /// machine was restarted since, so that any of its files may be torn.
-    pub(crate) fn repair_directory(&self, row: &WorkspaceRow, rebooted: bool) -> Result<()> {
+    /// Writes committed changes again that may not have reached the directory. The caller holds the
+    /// exclusive lock.
+    pub(crate) fn repair_directory(&self, row: &WorkspaceRow, scope: RepairScope) -> Result<()> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        let rebooted = scope == RepairScope::Rebooted;
         if !row.materialized {
             return self
                 .discard_dir(&row)
@@ -80,7 +77,11 @@ impl Directories {
         }
         let dir = self.dir_of(&row)?;
         dir.clear_stages()?;
-        let recent = self.recent_paths(&row)?;
+        let after = match scope {
+            RepairScope::After(revision) => revision.max(row.synced_revision),
+            RepairScope::Unsynced | RepairScope::Rebooted => row.synced_revision,
+        };
+        let recent = self.recent_paths(&row, after)?;
         let mut stale = Vec::new();
         for (path, RecentPath { versions, in_place }) in &recent {
             // A kill does not take what was on disk before it was recorded.
@@ -104,7 +105,7 @@ impl Directories {
             }
             let ours = there.is_none_or(|there| {
                 there.kind == EntryKind::Dir
-                    || there.size == 0
+                    || (rebooted && there.size == 0)
                     || there.id.is_some_and(|id| versions.contains(&id))
             });
             if !ours && !rebooted {
@@ -122,12 +123,16 @@ impl Directories {
         Ok(())
     }
 
-    /// The paths of changes that may not be on disk.
-    fn recent_paths(&self, row: &WorkspaceRow) -> Result<BTreeMap<RelPath, RecentPath>> {
+    /// The paths of changes after a revision.
+    fn recent_paths(
+        &self,
+        row: &WorkspaceRow,
+        after_revision: i64,
+    ) -> Result<BTreeMap<RelPath, RecentPath>> {
         let lines = self.store().read(|tx| {
             tx.history(&HistoryFilter {
                 workspace: Some(row.key),
-                after_revision: row.synced_revision,
+                after_revision,
                 ..HistoryFilter::default()
             })
         })?;

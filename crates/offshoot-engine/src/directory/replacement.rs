@@ -21,16 +21,6 @@ impl Directories {
         )
     }
 
-    /// Whether a replacement of a workspace's directory is on disk.
-    pub(crate) fn has_replacement(&self, row: &WorkspaceRow) -> Result<bool> {
-        let prefix = format!("{NEXT}{}-", row.key.0);
-        let begun = |name: std::ffi::OsString| name.to_string_lossy().starts_with(&prefix);
-        Ok(std::fs::read_dir(self.context.data.tmp())
-            .map_err(cannot_note)?
-            .flatten()
-            .any(|entry| begun(entry.file_name())))
-    }
-
     /// Removes what an interrupted attempt left where the replacement will be.
     pub(crate) fn clear_next(&self, next: &ForkDirs) -> Result<()> {
         let leftover = ForkDirs::new(&next.private, self.context.data.tmp().join("nowhere"));

@@ -355,10 +355,7 @@ impl Forks {
         let mut failed = 0;
         for row in rows {
             if row.kind == WorkspaceKind::Fork && row.materialized && row.handed_out {
-                let shown = self
-                    .directories
-                    .ensure_directory(&row)
-                    .and_then(|()| self.directories.lock_and_mount(&row));
+                let shown = self.directories.show_directory(&row);
                 failed += usize::from(shown.is_err());
             }
         }

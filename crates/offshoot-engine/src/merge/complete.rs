@@ -231,8 +231,12 @@ impl Merges {
                         && self.context.now().seconds() - row.at.seconds()
                             > MAX_WAIT.as_secs() as i64;
                     if own || too_long || !later.contains(&error.code()) {
-                        self.store()
-                            .write(Durability::Relaxed, |tx| tx.remove_completion(&row.id))?;
+                        let removed = (self.store())
+                            .write(Durability::Relaxed, |tx| tx.remove_completion(&row.id));
+                        // The error of the merge says more than that of its row.
+                        if !own {
+                            removed?;
+                        }
                     }
                     if own {
                         return Err(error);
@@ -363,14 +367,18 @@ impl Merges {
             let mut objects = self.contents.objects_in(tx);
             objects.cache_trees();
             let mut plan = self.plan_merge(tx, &objects, &request)?;
-            plan.rest.completed.theirs = Some(theirs.id);
-            plan.rest.completed.left_out.extend_from_slice(&too_large);
+            plan.outcome.completed.theirs = Some(theirs.id);
+            plan.outcome
+                .completed
+                .left_out
+                .extend_from_slice(&too_large);
+            plan.outcome.receipt = formats::receipt_text(&plan.outcome.completed)?;
             Ok(plan)
         };
         let landed = self.projects.land_on_head(plan, |tx, plan| {
             self.land_merge(tx, plan, &fork, waiting, theirs.id)
         })?;
-        Ok((landed.rest.completed, landed.rest.closed))
+        Ok((landed.outcome.completed, landed.outcome.closed))
     }
 
     /// The earlier merge of a workspace as it is now; none if it has to be merged. An atomic merge

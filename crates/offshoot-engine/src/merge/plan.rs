@@ -96,7 +96,7 @@ impl Merges {
                 cause,
             };
             let plan = self.plan_merge(tx, &bench, &request)?;
-            let (project, mut completed) = (plan.project, plan.rest.completed);
+            let (project, mut completed) = (plan.project, plan.outcome.completed);
             completed.merge_id = None;
             completed.snapshot = None;
             completed.ignored_removed = ignored;

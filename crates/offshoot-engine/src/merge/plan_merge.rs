@@ -17,7 +17,6 @@ use crate::content::objects::PendingObjects;
 use crate::content::rows::{agent_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::content::workspace_row::line_of;
-use crate::formats;
 use crate::merge::Merges;
 use crate::merge::authors::Authors;
 use crate::merge::base::{merge_base, merged_from_here};
@@ -38,6 +37,8 @@ pub(crate) type MergePlan = HeadChange<MergeOutcome>;
 /// What comes of a merge besides the new head of the project.
 pub(crate) struct MergeOutcome {
     pub(crate) completed: Completed,
+    /// What is stored of that.
+    pub(crate) receipt: String,
     reviews: Vec<ReviewRow>,
     /// Reviews that close by themselves.
     pub(crate) closed: Vec<ReviewRow>,
@@ -218,8 +219,10 @@ impl Merges {
         Ok(HeadChange {
             project,
             draft,
-            rest: MergeOutcome {
+            is_needed: true,
+            outcome: MergeOutcome {
                 completed,
+                receipt: String::new(),
                 reviews,
                 closed,
             },
@@ -259,16 +262,16 @@ impl Merges {
             cause: &cause,
         };
         // What lost is a version of the path, although it never stood there: before what won.
-        for decided in &plan.rest.completed.decided {
+        for decided in &plan.outcome.completed.decided {
             keep_lost(tx, &line, decided, &waiting.id)?;
         }
         if let Some(draft) = &plan.draft {
             land_draft(tx, draft, &record(&label, &cause, at))?;
         }
-        for review in &plan.rest.closed {
+        for review in &plan.outcome.closed {
             tx.put_review(review)?;
         }
-        for review in &plan.rest.reviews {
+        for review in &plan.outcome.reviews {
             tx.put_review(review)?;
             let mut opened = line.file(HistoryOp::ReviewOpen, &review.path, EntryKind::File);
             opened.before = review.ours;
@@ -281,11 +284,11 @@ impl Merges {
             base: fork.base,
             ours: plan.project.head,
             theirs,
-            snapshot: plan.rest.completed.snapshot,
+            snapshot: plan.outcome.completed.snapshot,
             at,
             cause: waiting.cause.clone(),
             priority: fork.priority,
-            outcome: formats::receipt_text(&plan.rest.completed)?,
+            outcome: plan.outcome.receipt.clone(),
             undone_by: None,
         })?;
         // In the workspace's own history too: it was merged.
@@ -294,7 +297,7 @@ impl Merges {
             .ok_or_else(|| Error::internal("a workspace vanished"))?;
         let mut merged = line_of(&row, HistoryOp::Merge, &waiting.cause, at);
         merged.before = Some(theirs);
-        merged.after = plan.rest.completed.snapshot;
+        merged.after = plan.outcome.completed.snapshot;
         tx.add_history(&merged)?;
         tx.put_completion(&CompletionRow {
             landed: true,

@@ -97,7 +97,9 @@ pub(crate) struct HeadChange<P> {
     /// The snapshot that becomes its head; none if its content stays as it is.
     pub(crate) draft: Option<ProjectDraft>,
     /// What lands in the same transaction.
-    pub(crate) rest: P,
+    pub(crate) outcome: P,
+    /// Whether anything is to be written.
+    pub(crate) is_needed: bool,
 }
 
 impl Projects {
@@ -248,7 +250,8 @@ impl Projects {
             Ok(HeadChange {
                 project,
                 draft: changes_something.then_some(draft),
-                rest: (),
+                outcome: (),
+                is_needed: changes_something,
             })
         };
         let landed = self.land_on_head(plan, |tx, change| match &change.draft {
@@ -279,6 +282,9 @@ impl Projects {
         let mut name = String::new();
         for _ in 0..TRIES {
             let change = self.store().read(&mut plan)?;
+            if !change.is_needed {
+                return Ok(change);
+            }
             let landed = self.store().write(Durability::Synced, |tx| {
                 if !is_unmoved(tx, &change.project)? {
                     return Ok(false);

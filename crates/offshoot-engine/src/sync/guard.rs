@@ -62,7 +62,7 @@ impl Synchronizer {
             let row = self.contents.open_row(id)?;
             let lock = match row.handed_out {
                 true => self.directories.exclusive(&row)?,
-                false => self.context.shared(&row)?,
+                false => self.directories.shared(&row)?,
             };
             let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
             // Its path was handed out meanwhile, or its directory was cleaned up.

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use offshoot_core::{RelPath, Result};
 use offshoot_fs::{ForkDirs, NameLock, STAGE_PREFIX, SafeDir};
-use offshoot_store::Durability;
+use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::context::jobs::JobKind;
+use crate::context::process_marker::asks_for_full_recovery;
+use crate::directory::repair::RepairScope;
 use crate::upkeep::Upkeep;
 
 const BOOT_SETTING: &str = "boot_id";
@@ -49,15 +51,17 @@ impl Upkeep {
         if all_well {
             self.directories.move_orphan_layers_to_trash()?;
         }
+        let scope = match rebooted {
+            true => Some(RepairScope::Rebooted),
+            false if dead.iter().any(|marker| asks_for_full_recovery(marker)) => {
+                Some(RepairScope::Unsynced)
+            }
+            false => None,
+        };
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is
             // in use right now, must not keep everybody from all the others.
-            let recovered = self.directories.exclusive(&row).and_then(|mut lock| {
-                self.directories.repair_directory(&row, rebooted)?;
-                lock.set_repaired();
-                Ok(())
-            });
-            all_well &= recovered.is_ok();
+            all_well &= self.recover_directory(&row, scope).is_ok();
         }
         if !all_well {
             // The marks stay, so the next start tries again; so does ours, if it is the reason.
@@ -77,6 +81,20 @@ impl Upkeep {
         let upkeep = self.clone();
         let work = move || upkeep.clear_up(leftovers);
         self.context.queue_job(JobKind::ClearUp, work);
+        Ok(())
+    }
+
+    /// Repairs the directory of a workspace, within the scope that all have or else if its last holder
+    /// died.
+    fn recover_directory(&self, row: &WorkspaceRow, scope: Option<RepairScope>) -> Result<()> {
+        let timeout = self.context.options.lock_timeout;
+        let mut lock = self.directories.exclusive_unrepaired(row, timeout)?;
+        match (scope, lock.abandoned_since()) {
+            (Some(scope), _) => self.directories.repair_directory(row, scope)?,
+            (None, Some(since)) => self.directories.repair_abandoned(row, since)?,
+            (None, None) => {}
+        }
+        lock.set_repaired();
         Ok(())
     }
 

@@ -199,10 +199,11 @@ impl Workspaces {
         length: usize,
         shown: LineFilter<'_>,
     ) -> Result<Option<Window>> {
-        let source = self.source(id, path, shown)?;
-        match source.bytes_in_memory() {
-            Some(_) => window_of(source, path, offset, length).map(Some),
-            None => Ok(None),
+        match self.source_if_ready(id, path, shown)? {
+            Some(source) if source.bytes_in_memory().is_some() => {
+                window_of(source, path, offset, length).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -229,7 +230,24 @@ impl Workspaces {
         path: &RelPath,
         shown: LineFilter<'_>,
     ) -> Result<OpenFile> {
-        let mut source = self.source(id, path, shown)?;
+        let source = self.source(id, path, shown)?;
+        self.opened(id, path, source)
+    }
+
+    /// Opens a file for streaming; none if that would have to wait for a lock.
+    pub(crate) fn open_file_if_ready_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        shown: LineFilter<'_>,
+    ) -> Result<Option<OpenFile>> {
+        match self.source_if_ready(id, path, shown)? {
+            Some(source) => self.opened(id, path, source).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn opened(&self, id: &WorkspaceId, path: &RelPath, mut source: Source) -> Result<OpenFile> {
         if source.is_stored() {
             source.modified_at = self.stored_time(id, path)?;
         }
@@ -240,6 +258,17 @@ impl Workspaces {
     fn source(&self, id: &WorkspaceId, path: &RelPath, shown: LineFilter<'_>) -> Result<Source> {
         let made_up = |row: &WorkspaceRow| self.made_up_file(row, path, shown);
         self.directories.source_or(id, path, made_up)
+    }
+
+    /// Like [`Self::source`]; none if that would have to wait for a lock.
+    fn source_if_ready(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        shown: LineFilter<'_>,
+    ) -> Result<Option<Source>> {
+        let made_up = |row: &WorkspaceRow| self.made_up_file(row, path, shown);
+        self.directories.source_if_ready(id, path, made_up)
     }
 
     /// When a file of a workspace without a directory last changed.

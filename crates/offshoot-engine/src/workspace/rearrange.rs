@@ -128,10 +128,10 @@ impl Workspaces {
                 .and_then(|dir| dir.rename(from, &to, true));
             moved.or_else(|error| self.sync.retry_projection_of_move(&row, from, &to, error))?;
         }
-        let mime = self
-            .directories
-            .mime_of(&row.id, &to)
-            .unwrap_or_else(|_| crate::content::mime::UNKNOWN.to_owned());
+        let mime = top.id.map(|id| self.contents.mime_in_store(&to, id));
+        let mime = mime
+            .and_then(Result::ok)
+            .unwrap_or_else(|| crate::content::mime::UNKNOWN.to_owned());
         let id = top.id.unwrap_or(offshoot_core::EMPTY_TREE);
         Ok(Written {
             path: to,

@@ -293,6 +293,40 @@ fn fault_fork_update() {
     });
 }
 
+/// An update that failed half way is finished, or was never begun, for the next use of the fork in the
+/// same process: what it brings from the project is never taken for a change of the agent.
+#[test]
+fn fault_fork_update_shows_no_change_that_nobody_made() {
+    let place = TestEngine::in_memory(ProviderName::Copy);
+    let mut providers = working(place.host.path());
+    providers.retain(|name| *name != ProviderName::Reflink);
+    for provider in providers {
+        let test = TestEngine::in_memory(provider);
+        let mut failed = 0;
+        for n in (1..MOST_CALLS).step_by(if soak() { 1 } else { 13 }) {
+            let case = Case::new(&test, &n.to_string());
+            case.fork_and_change(&test);
+            let changes = test.changes(&case.fork);
+            test.plan.arm(n);
+            let outcome = test.engine.merges.update(&case.fork, false, &user());
+            test.engine.context.wait_for_jobs();
+            let struck = test.plan.disarm();
+            let at = format!("{provider}, call {n}: {outcome:?}");
+            test.engine
+                .sync
+                .sync_workspace(&case.fork, &user())
+                .unwrap();
+            assert_eq!(test.changes(&case.fork), changes, "{at}");
+            if !struck {
+                break;
+            }
+            failed += u32::from(outcome.is_err());
+        }
+        assert!(failed > 0, "{provider}");
+        test.check();
+    }
+}
+
 /// The merge and the removal of the fork are two operations, in this order.
 fn merged_first(now: &Observed, before: &Observed, after: &Observed) -> bool {
     now.project == after.project

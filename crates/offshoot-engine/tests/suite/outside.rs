@@ -485,3 +485,32 @@ fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
         assert_eq!(out_of_line(&test, &ws), None);
     }
 }
+
+/// A process that is killed while it holds a workspace leaves only its own changes to be repaired: what
+/// outside programs did to earlier ones is theirs.
+#[test]
+fn a_repair_leaves_what_outside_programs_did_to_earlier_changes() {
+    let (test, ws, path) = handed_out();
+    for name in ["removed", "emptied", "reverted"] {
+        test.write(&ws, name, b"first");
+        test.write(&ws, name, b"second");
+    }
+    fs::remove_file(path.join("removed")).unwrap();
+    fs::write(path.join("emptied"), b"").unwrap();
+    fs::write(path.join("reverted"), b"first").unwrap();
+    let row = test.store().read(|tx| tx.workspace(&ws)).unwrap().unwrap();
+    let lock = test
+        .host
+        .path()
+        .join("data/locks")
+        .join(format!("{}.main", row.key.0));
+    let dead_holder = u64::try_from(row.revision).unwrap() + 1;
+    let file = fs::File::options().write(true).open(lock).unwrap();
+    file.set_len(dead_holder).unwrap();
+    test.write(&ws, "other", b"x");
+    assert!(!path.join("removed").exists(), "a deletion was undone");
+    assert_eq!(fs::read(path.join("emptied")).unwrap(), b"");
+    assert_eq!(fs::read(path.join("reverted")).unwrap(), b"first");
+    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    assert_eq!(out_of_line(&test, &ws), None);
+}

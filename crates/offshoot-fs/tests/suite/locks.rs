@@ -201,13 +201,14 @@ fn processes_exclude_each_other_and_kill_releases() {
     let next = locks.exclusive("ws", SOON).unwrap();
     writer.wait().unwrap();
     // Every holder is told so until one says that the workspace is repaired.
-    assert!(next.is_abandoned());
+    assert_eq!(next.abandoned_since(), Some(0));
     drop(next);
     let mut next = locks.exclusive("ws", NOW).unwrap();
-    assert!(next.is_abandoned());
+    assert_eq!(next.abandoned_since(), Some(0));
     next.set_repaired();
     drop(next);
-    assert!(!locks.exclusive("ws", NOW).unwrap().is_abandoned());
+    let next = locks.exclusive("ws", NOW).unwrap();
+    assert_eq!(next.abandoned_since(), None);
 
     let mut named = holder_process(&host, "name");
     assert!(locks.lock_name("ws", Duration::from_millis(50)).is_err());

@@ -55,7 +55,10 @@ pub(crate) async fn read(
             blocking(move || caller.open_file_version(&id, &of, version)).await?
         }
         (None, None) if is_computed(&path) => blocking(move || caller.open_file(&id, &of)).await?,
-        (None, None) => caller.open_file(&id, &path)?,
+        (None, None) => match caller.open_file_if_ready(&id, &path)? {
+            Some(file) => file,
+            None => blocking(move || caller.open_file(&id, &of)).await?,
+        },
     };
     serve(file, &path, preview, &method, &headers).await
 }
