@@ -303,7 +303,7 @@ fn fault_fork_update_shows_no_change_that_nobody_made() {
     for provider in providers {
         let test = TestEngine::in_memory(provider);
         let mut failed = 0;
-        for n in (1..MOST_CALLS).step_by(if soak() { 1 } else { 13 }) {
+        for n in (1..MOST_CALLS).step_by(if soak() { 1 } else { 2 }) {
             let case = Case::new(&test, &n.to_string());
             case.fork_and_change(&test);
             let changes = test.changes(&case.fork);
