@@ -27,7 +27,7 @@ pub use memory::trim_heap_when_idle;
 #[cfg(target_os = "linux")]
 pub use mount::{
     Overlay, attach_mount, clone_mount, is_mount_point, is_mount_used, is_on_overlay,
-    set_immutable, set_read_only, unmount_idle, unmount_lazily,
+    set_immutable, set_read_only, unique_mount_id, unmount_idle, unmount_lazily,
 };
 #[cfg(target_os = "linux")]
 pub use open::open_beneath;

@@ -153,6 +153,16 @@ pub fn is_mount_point(dir: impl AsFd) -> io::Result<bool> {
     ) != (above.stx_mnt_id, above.stx_dev_major, above.stx_dev_minor))
 }
 
+/// The number of the mount that an open file lies on, which no other mount gets before the next start of
+/// the machine. None where the kernel has no such number (before Linux 6.8).
+pub fn unique_mount_id(file: impl AsFd) -> Option<u64> {
+    /// `STATX_MNT_ID_UNIQUE` of `linux/stat.h`.
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let answer = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, UNIQUE).ok()?;
+    let has_it = answer.stx_mask & UNIQUE.bits() != 0;
+    has_it.then_some(answer.stx_mnt_id)
+}
+
 /// Whether an open directory lies on an overlay.
 pub fn is_on_overlay(dir: impl AsFd) -> io::Result<bool> {
     #[allow(

@@ -5,6 +5,7 @@
 //! boot id, which is kept in the store (see `recovery`).
 
 use std::fs::{File, TryLockError};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, ErrorCode, Result};
@@ -28,9 +29,11 @@ impl ProcessMarker {
             // another process would take it for the marker of a dead one and remove it.
             let name = uuid::Uuid::now_v7().simple().to_string();
             let unlocked = dir.join(format!("{UNLOCKED_PREFIX}{name}"));
-            let held = offshoot_sys::create_private(&unlocked)?;
+            let mut held = offshoot_sys::create_private(&unlocked)?;
             held.lock()?;
-            held.set_len(1)?;
+            if let Some(mount) = mount_of(&held) {
+                held.write_all(mount.as_bytes())?;
+            }
             let path = dir.join(name);
             std::fs::rename(unlocked, &path)?;
             Ok((ProcessMarker { path, held }, unclean))
@@ -46,8 +49,7 @@ impl ProcessMarker {
     }
 
     /// Lets the next start look at every directory that may lack changes, because this process could not
-    /// write some and does not hold their locks any more. An empty marker says so, as do those of
-    /// versions that noted nothing in the locks.
+    /// write some and does not hold their locks any more.
     pub(crate) fn ask_for_full_recovery(&self) {
         let _ = self.held.set_len(0);
     }
@@ -58,9 +60,28 @@ impl ProcessMarker {
     }
 }
 
-/// Whether the process of a marker asked for a full recovery.
+/// Whether the next start has to look at every directory that may lack changes of a dead process. If its
+/// file system is still mounted, the kernel has all that was written to it, and the locks say what was
+/// not. Else it may have been cut off, and nothing is known of processes that asked for it and of those
+/// of versions that left no note.
 pub(crate) fn asks_for_full_recovery(marker: &Path) -> bool {
-    std::fs::metadata(marker).is_ok_and(|found| found.len() == 0)
+    let Ok(mut file) = File::open(marker) else {
+        return false;
+    };
+    let mut mount = String::new();
+    let read = file.read_to_string(&mut mount);
+    read.is_err() || mount.is_empty() || mount_of(&file) != Some(mount)
+}
+
+/// What tells the mount that a file lies on from all others since the start of the machine.
+fn mount_of(file: &File) -> Option<String> {
+    #[cfg(target_os = "linux")]
+    return offshoot_sys::unique_mount_id(file).map(|number| number.to_string());
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        None
+    }
 }
 
 /// Whether a process has the data directory open right now.

@@ -26,7 +26,8 @@ pub(crate) enum RepairScope {
     /// Those of a holder that began at this revision and died. Earlier holders wrote theirs before they
     /// released the lock, and what outside programs did to those since must stay.
     After(i64),
-    /// All that are not known to be on disk, because it is not known which of them were written.
+    /// All that are not known to be on disk, because it is not known which of them were written, or
+    /// whether the kernel still has what was.
     Unsynced,
     /// All that are not known to be on disk, and each of their files may be torn: the machine was
     /// restarted.
@@ -65,6 +66,7 @@ impl Directories {
     pub(crate) fn repair_directory(&self, row: &WorkspaceRow, scope: RepairScope) -> Result<()> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         let rebooted = scope == RepairScope::Rebooted;
+        let may_be_torn = !matches!(scope, RepairScope::After(_));
         if !row.materialized {
             return self
                 .discard_dir(&row)
@@ -105,7 +107,7 @@ impl Directories {
             }
             let ours = there.is_none_or(|there| {
                 there.kind == EntryKind::Dir
-                    || (rebooted && there.size == 0)
+                    || (may_be_torn && there.size == 0)
                     || there.id.is_some_and(|id| versions.contains(&id))
             });
             if !ours && !rebooted {
