@@ -9,25 +9,28 @@ use std::collections::BTreeSet;
 
 use offshoot_core::{Cause, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result};
 use offshoot_git::ObjectReader;
-use offshoot_merge::MergeOptions;
+use offshoot_merge::{Conflict, Edit, MergeOptions};
 use offshoot_store::{
     Durability, HistoryOp, MergeRow, ReadTx, ReviewRow, ReviewState, Via, WorkspaceKey,
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::content::left_out::without_left_out;
+use crate::content::left_out::{git_refuses_any, without_left_out};
 use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{agent_of, state_of_row};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::formats;
 use crate::merge::Merges;
+use crate::merge::authors::Authors;
 use crate::merge::complete::receipt;
+use crate::merge::decide::decide;
 use crate::merge::decision::{CheckedResolution, choice_named};
 use crate::merge::protect::known_paths;
 use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved, refuse_other};
-use crate::merge::three_way::{ThreeStates, merge_into_project};
+use crate::merge::three_way::{ThreeStates, merge_into_project, state_edits};
 use crate::project::head::{ChangeRecord, Proposal};
+use crate::project::policy::MergeSettings;
 use crate::project::protection::Protection;
 use crate::workspace::snapshot::Snapshot;
 
@@ -263,28 +266,80 @@ impl Merges {
         };
         let options = MergeOptions::default();
         let mut again = merge_into_project(self.store(), objects, states, &options)?;
-        let (known, protection) = self.store().read(|tx| {
+        let mut proposal = Proposal::default();
+        let new = self.store().read(|tx| {
             let known = known_paths(tx, merge.workspace, &merge.id)?;
-            Ok((known, Protection::read(tx, merge.project)?))
+            let settings = MergeSettings::read(tx, merge.project)?;
+            let protection = Protection::new(&settings.protect);
+            // What is protected lands by its own decision, like a conflict.
+            let held = protection.hold(objects, states, &mut again)?;
+            let held = held.into_iter().map(|one| one.path);
+            let mut new: Vec<RelPath> = held.filter(|path| !known.contains(path)).collect();
+            for conflict in &again.conflicts {
+                if known.contains(&conflict.path) {
+                    continue;
+                }
+                let is_protected = protection.concerns_conflict(conflict);
+                let edits = match is_protected {
+                    true => None,
+                    false => decided_by_policy(tx, objects, states, merge, &settings, conflict)?,
+                };
+                match edits {
+                    Some(edits) => {
+                        let more = state_edits(self.store(), objects, states, &edits)?;
+                        proposal.edits.extend(more.edits);
+                        proposal.contents.extend(more.contents);
+                    }
+                    None => new.push(conflict.path.clone()),
+                }
+            }
+            Ok(new)
         })?;
-        // What is protected lands by its own decision, like a conflict.
-        let held = protection.hold(objects, states, &mut again)?;
-        let conflicts = again.conflicts.iter().map(|conflict| &conflict.path);
-        let new: Vec<String> = conflicts
-            .chain(held.iter().map(|one| &one.path))
-            .filter(|path| !known.contains(path))
-            .map(RelPath::to_text)
-            .collect();
         if !new.is_empty() {
             return Err(Error::new(
                 ErrorCode::MergeConflict,
                 "the project has changed since, and more paths conflict now",
             )
             .with_hint("complete the workspace again: every conflict gets its review")
-            .with_details(serde_json::json!({ "conflicts": new })));
+            .with_details(serde_json::json!({
+                "conflicts": new.iter().map(RelPath::to_text).collect::<Vec<_>>(),
+            })));
         }
+        again.proposal.edits.extend(proposal.edits);
+        again.proposal.contents.extend(proposal.contents);
         Ok(again.proposal)
     }
+}
+
+/// What the policy makes of a conflict that has no review: the one that decided it when the merge was
+/// asked for, or else that of the project.
+fn decided_by_policy(
+    tx: &dyn ReadTx,
+    objects: &dyn ObjectReader,
+    states: ThreeStates<'_>,
+    merge: &MergeRow,
+    settings: &MergeSettings,
+    conflict: &Conflict,
+) -> Result<Option<Vec<Edit>>> {
+    let rows = (
+        tx.workspace_by_key(merge.project)?,
+        tx.workspace_by_key(merge.workspace)?,
+        tx.fork(merge.workspace)?,
+    );
+    let (Some(project), Some(row), Some(fork)) = rows else {
+        return Ok(None);
+    };
+    let decided = receipt(merge)?.decided;
+    let then = decided.iter().find(|one| one.path == conflict.path);
+    let policy = then.map_or_else(|| settings.policy(&conflict.path), |one| one.policy);
+    let message_id = merge.cause.message_id.as_deref();
+    let authors = Authors::new(tx, objects, &project, (&row, &fork), states, message_id);
+    let sides = authors.sides(conflict)?;
+    let Some(verdict) = decide(policy, conflict, &sides, merge.priority) else {
+        return Ok(None);
+    };
+    let is_refused = git_refuses_any(objects, &verdict.edits)?;
+    Ok((!is_refused).then_some(verdict.edits))
 }
 
 /// Whether another decision would land.

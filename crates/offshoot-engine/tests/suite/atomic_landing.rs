@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
-use offshoot_engine::{CompleteOptions, Completed, ProviderName, Resolution};
+use offshoot_engine::{
+    CompleteOptions, Completed, Landing, PathPolicy, Policy, ProviderName, Resolution,
+};
 
 struct Setup {
     test: TestEngine,
@@ -293,4 +295,46 @@ fn a_workspace_goes_with_its_last_decision_although_the_project_keeps_what_it_ha
     assert!(resolved.unwrap().snapshot.is_none());
     assert!(setup.is_gone(&path));
     setup.test.check();
+}
+
+/// A conflict that a policy decides has no review; it is decided again when the last review is.
+#[test]
+fn what_a_policy_decides_lands_with_the_last_review() {
+    for (policy, expected) in [
+        (Policy::Theirs, "mine\n"),
+        (Policy::Ours, "theirs\n"),
+        (Policy::LastWriterWins, "mine\n"),
+    ] {
+        let setup = Setup::new();
+        let engine = &setup.test.engine;
+        let mut settings = engine.projects.merge_settings(&setup.project).unwrap();
+        settings.policies = vec![PathPolicy {
+            path: "*.lock".to_owned(),
+            policy,
+        }];
+        settings.landing = Landing::Atomic;
+        engine
+            .projects
+            .set_merge_settings(&setup.project, &settings, &user())
+            .unwrap();
+        setup.test.put(&setup.project, "notes.lock", "both\n");
+        let (id, path) = setup.test.fork(&setup.project, "one");
+        for name in ["README", "notes.lock"] {
+            fs::write(path.join(name), "mine\n").unwrap();
+            setup.test.put(&setup.project, name, "theirs\n");
+        }
+        fs::write(path.join("fits"), "fits\n").unwrap();
+        let done = setup.complete(&id);
+        assert_eq!((done.snapshot, done.conflicts.len()), (None, 1), "{done:?}");
+        let review = engine.merges.reviews(Some(&setup.project), false).unwrap();
+        let resolved = engine
+            .merges
+            .resolve(&review[0].id, Resolution::Theirs, &user());
+        assert!(resolved.unwrap().snapshot.is_some(), "{policy:?}");
+        let text = |path| setup.test.project_text(&setup.project, path);
+        assert_eq!(text("README"), "mine\n");
+        assert_eq!(text("notes.lock"), expected, "{policy:?}");
+        assert_eq!(text("fits"), "fits\n");
+        setup.test.check();
+    }
 }
