@@ -1,0 +1,24 @@
+// Who somebody is at a glance: a colour by the hash of the id, the same on every page, and letters.
+
+const COLOURS = 8;
+
+/** FNV-1a: small, and the same everywhere. */
+function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) value = Math.imul(value ^ byte, 0x01000193);
+  return value >>> 0;
+}
+
+export function agentClass(id: string): string {
+  if (id === 'user' || id === 'admin' || id === 'root') return 'agent-user';
+  if (id === 'system' || id === 'outside') return 'agent-system';
+  return `agent-${hash(id) % COLOURS}`;
+}
+
+/** `ada` is AD, `code-reviewer-2` is C2: the first letter, and what tells it from its siblings. */
+export function monogram(id: string): string {
+  const parts = id.split(/[-_.~]+/).filter(Boolean);
+  const head = [...(parts[0] ?? '?')];
+  const tail = parts.length > 1 ? [...parts.at(-1)!][0] : head[1];
+  return `${head[0] ?? '?'}${tail ?? ''}`.toUpperCase();
+}
