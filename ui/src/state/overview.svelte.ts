@@ -1,0 +1,83 @@
+// Projects, forks, reviews, merges and plain workspaces: what Home, the palette and headers show.
+import type { Problem } from '~/api/errors';
+import { merges, openReviews, overview, type Merge, type Overview as Answer, type Review } from '~/api/projects';
+import { listWorkspaces, type ForkOverview, type Workspace } from '~/api/workspaces';
+import type { Change } from '~/live/events';
+import { live } from '~/live/live.svelte';
+import { throttled } from './resource.svelte';
+
+/** Merges of how many projects are shown as landed, the last changed first. */
+const PROJECTS = 8;
+const LANDED = 6;
+/** An overview asks each fork what changed; more often than this nobody sees. */
+const GAP = 1500;
+const FILES = new Set(['create', 'write', 'delete', 'move', 'mkdir', 'mode']);
+
+class OverviewState {
+  overview = $state.raw<Answer | null>(null);
+  reviews = $state.raw<Review[]>([]);
+  workspaces = $state.raw<Workspace[]>([]);
+  landed = $state.raw<Merge[]>([]);
+  problem = $state.raw<Problem | null>(null);
+  #users = 0;
+  #stop: (() => void) | null = null;
+
+  projects = $derived(this.overview?.projects ?? []);
+  forks = $derived(this.overview?.forks ?? []);
+  /** Workspaces that belong to no project. */
+  plain = $derived.by(() => {
+    const forks = new Set(this.forks.map((fork) => fork.id));
+    return this.workspaces.filter((workspace) => !forks.has(workspace.id));
+  });
+
+  fork(id: string): ForkOverview | undefined {
+    return this.forks.find((fork) => fork.id === id);
+  }
+
+  /** Follows for as long as somebody looks; the returned function ends it. */
+  follow(): () => void {
+    if (this.#users++ === 0) {
+      this.#stop = live.on({ changes: (changes) => this.#apply(changes), reset: () => this.load() });
+      void this.load();
+    }
+    return () => {
+      if (--this.#users === 0) this.#stop?.();
+    };
+  }
+
+  load = async (): Promise<void> => {
+    await live.ready;
+    const [all, reviews, workspaces] = await Promise.all([overview(), openReviews(), listWorkspaces()]);
+    if (!all.ok) return void (this.problem = all.problem);
+    this.problem = null;
+    this.overview = all.data;
+    if (reviews.ok) this.reviews = reviews.data.reviews;
+    if (workspaces.ok) this.workspaces = workspaces.data.workspaces;
+    await this.#loadLanded(all.data);
+  };
+
+  async #loadLanded(all: Answer): Promise<void> {
+    const recent = all.projects.toSorted((a, b) => b.changed_at.localeCompare(a.changed_at)).slice(0, PROJECTS);
+    const answers = await Promise.all(recent.map((project) => merges(project.name, LANDED)));
+    const found = answers.flatMap((answer) => (answer.ok ? answer.data.merges : []));
+    this.landed = found.toSorted((a, b) => b.created_at.localeCompare(a.created_at));
+  }
+
+  #again = throttled(() => void this.load(), GAP);
+
+  /** What a fork did last shows at once; counts follow with the next read. */
+  #apply(changes: Change[]): void {
+    const last = new Map<string, Change>();
+    for (const change of changes) if (change.workspace && FILES.has(change.op)) last.set(change.workspace, change);
+    if (this.overview && last.size) {
+      const forks = this.overview.forks.map((fork) => {
+        const change = last.get(fork.id);
+        return change ? { ...fork, last_operation: change, changed_at: change.at } : fork;
+      });
+      this.overview = { ...this.overview, forks };
+    }
+    this.#again();
+  }
+}
+
+export const overviewState = new OverviewState();
