@@ -1,0 +1,15 @@
+// The beginning: preferences, who is signed in, then the shell.
+import { mount } from 'svelte';
+import './look/tokens.css';
+import './look/base.css';
+import App from './app/App.svelte';
+import { commands } from './app/commands.svelte';
+import { preferences } from './app/preferences.svelte';
+import { router } from './app/router.svelte';
+import { session } from './state/session.svelte';
+
+await preferences.start();
+router.start();
+commands.start();
+mount(App, { target: document.getElementById('app')! });
+void session.start();
