@@ -8,6 +8,11 @@ import { defineConfig, type Plugin, type ProxyOptions } from 'vite';
 const NONCE = '__OFFSHOOT_NONCE__';
 const SERVER = process.env.OFFSHOOT_URL ?? 'http://127.0.0.1:7420';
 
+/** Svelte, icons of the shell, and all of src/ that is neither a view nor loaded on demand. */
+const BASE = (id: string) =>
+  /node_modules\/svelte\/|@lucide\/svelte\/dist\/(Icon|default|context|utils)/.test(id) ||
+  (/\/src\/(app|api|live|state|text|ui|look)\/|\/src\/main\.ts/.test(id) && !/\/src\/(ui\/preview|text\/zh)\/|app\/(SignIn|Palette|Help)\.svelte|ui\/(Diff|Tree|Table|Split|VirtualList|Dialog|Field|Checkbox|drop|diff)\b|state\/(file|uploads|listing|tree|workspace)\b|api\/(upload|files)\b/.test(id));
+
 function policy(nonce: string): string {
   return [
     "default-src 'none'",
@@ -67,7 +72,14 @@ export default defineConfig(({ command }) => ({
   plugins: [svelte(), pages()],
   resolve: { alias: { '~': new URL('./src', import.meta.url).pathname } },
   html: command === 'build' ? { cspNonce: NONCE } : {},
-  build: { target: 'es2023', modulePreload: { polyfill: false }, assetsInlineLimit: 0, chunkSizeWarningLimit: 900 },
+  build: {
+    target: 'es2023',
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    chunkSizeWarningLimit: 900,
+    // What every page needs is one file: thirty small ones would queue for six connections.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'base', test: BASE }] } } },
+  },
   server: { proxy, port: 5173 },
   preview: { proxy, port: 5174 },
   test: { include: ['src/**/*.test.ts'] },

@@ -65,3 +65,8 @@ export async function archive(id: string, path: string, format: 'zip' | 'tar.gz'
   const answer = await raw('GET', archiveAddress(id, path, format));
   return answer.ok ? { ...answer, data: await answer.data.blob() } : answer;
 }
+
+export const history = (id: string, query: { path?: string; limit?: number }, signal?: AbortSignal) =>
+  get(`${ONE}/history`, { path: { workspace: id }, query, signal });
+export const restore = (id: string, snapshot: string, path?: string) =>
+  post(`${ONE}/restore`, { path: { workspace: id }, body: { snapshot, path: path ?? null } });

@@ -1,5 +1,6 @@
 // Every action is a command: its button, its key, its line in the palette and in the help, and the
 // `offshoot` command that does the same. Views register theirs while they are shown.
+import { untrack } from 'svelte';
 import { isTyping, nameOfKey, Pairs } from './keys';
 
 export interface Command {
@@ -75,5 +76,5 @@ export const commands = new Commands();
 
 /** Registers commands for as long as the component is there. */
 export function useCommands(group: () => Group): void {
-  $effect(() => commands.add(group));
+  $effect(() => untrack(() => commands.add(group)));
 }
