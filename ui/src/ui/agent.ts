@@ -17,6 +17,9 @@ export function agentClass(id: string): string {
 
 /** `ada` is AD, `code-reviewer-2` is C2: the first letter, and what tells it from its siblings. */
 export function monogram(id: string): string {
+  // The person who looks is no agent, and `admin` would look like `ada`.
+  if (agentClass(id) === 'agent-user') return '☺';
+  if (agentClass(id) === 'agent-system') return '⚙';
   const parts = id.split(/[-_.~]+/).filter(Boolean);
   const head = [...(parts[0] ?? '?')];
   const tail = parts.length > 1 ? [...parts.at(-1)!][0] : head[1];

@@ -35,6 +35,7 @@ export const shell = {
   'shell.paletteFiles': 'Files in {name}',
   'shell.paletteReviews': 'Reviews',
   'shell.paletteFoot': 'moves, Enter opens, Esc closes',
+  'shell.shows': '{who} shows {name}',
   'shell.viewFailed': 'This view could not be loaded',
   'signin.title': 'Sign in to Offshoot',
   'signin.text': 'Open the link that `offshoot serve` printed, or paste it or a token here.',

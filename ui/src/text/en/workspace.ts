@@ -46,6 +46,7 @@ export const workspace = {
   'files.newDirName': 'Name of the directory',
   'files.newHint': 'Slashes make directories',
   'files.create': 'Create',
+  'files.actions': 'Actions for {name}',
   'files.rename': 'Rename',
   'files.renameTo': 'New name of {name}',
   'files.renameHint': 'A path such as `docs/a.md` moves it',

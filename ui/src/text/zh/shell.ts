@@ -35,6 +35,7 @@ export const shell = {
   'shell.paletteFiles': '{name} 中的文件',
   'shell.paletteReviews': '评审',
   'shell.paletteFoot': '移动，Enter 打开，Esc 关闭',
+  'shell.shows': '{who} 展示 {name}',
   'shell.viewFailed': '无法加载此视图',
   'signin.title': '登录 Offshoot',
   'signin.text': '打开 `offshoot serve` 打印的链接，或把链接或令牌粘贴到这里。',

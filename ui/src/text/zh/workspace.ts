@@ -46,6 +46,7 @@ export const workspace = {
   'files.newDirName': '目录名',
   'files.newHint': '斜杠会创建目录',
   'files.create': '创建',
+  'files.actions': '对 {name} 的操作',
   'files.rename': '重命名',
   'files.renameTo': '{name} 的新名称',
   'files.renameHint': '写成 `docs/a.md` 这样的路径即可移动',
