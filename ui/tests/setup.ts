@@ -1,7 +1,7 @@
 // Starts a server on a throw-away data directory and the preview of the build before it, signs in
 // once by the printed link, and ends both afterwards.
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -39,6 +39,7 @@ export default async function setup(): Promise<() => Promise<void>> {
     await pages.close();
     server.kill('SIGTERM');
     await new Promise((resolve) => server.once('exit', resolve));
-    rmSync(data, { recursive: true, force: true });
+    // Forks may be mounts, which only the binary takes down.
+    execFileSync(binary, ['--data', data, 'data', 'remove', '--yes'], { stdio: 'ignore' });
   };
 }
