@@ -1,6 +1,7 @@
 // The build, the dev server with its proxy, and a preview that answers with the server's headers.
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin, type ProxyOptions } from 'vite';
 
@@ -12,6 +13,13 @@ const SERVER = process.env.OFFSHOOT_URL ?? 'http://127.0.0.1:7420';
 const BASE = (id: string) =>
   /node_modules\/svelte\/|@lucide\/svelte\/dist\/(Icon|default|context|utils)/.test(id) ||
   (/\/src\/(app|api|live|state|text|ui|look)\/|\/src\/main\.ts/.test(id) && !/\/src\/(ui\/preview|text\/zh)\/|app\/(SignIn|Palette|Help)\.svelte|ui\/(Diff|Tree|Table|Split|VirtualList|Dialog|Field|Checkbox|drop|diff)\b|state\/(file|uploads|listing|tree|workspace)\b|api\/(upload|files)\b/.test(id));
+
+/** The page as the server answers it: a fresh nonce, its CSP, never stored. */
+function answerPage(answer: ServerResponse, status = 200): void {
+  const nonce = randomBytes(16).toString('base64');
+  answer.writeHead(status, { 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store', 'content-security-policy': policy(nonce) });
+  answer.end(readFileSync('dist/index.html', 'utf8').replaceAll(NONCE, nonce));
+}
 
 function policy(nonce: string): string {
   return [
@@ -48,11 +56,7 @@ function pages(): Plugin {
     configurePreviewServer(server) {
       server.middlewares.use((request, answer, next) => {
         if (!isPage(request.url, request.headers.accept)) return next();
-        const nonce = randomBytes(16).toString('base64');
-        answer.setHeader('content-type', 'text/html; charset=utf-8');
-        answer.setHeader('cache-control', 'no-store');
-        answer.setHeader('content-security-policy', policy(nonce));
-        answer.end(readFileSync('dist/index.html', 'utf8').replaceAll(NONCE, nonce));
+        answerPage(answer);
       });
     },
   };
@@ -68,6 +72,21 @@ const proxy = Object.fromEntries(
   ['/api', '/sign-in', '/sign-out', '/openapi.json', '/healthz'].map((path) => [path, toServer]),
 );
 
+// A link that was used up is answered with the page, which says what to do.
+const previewProxy = {
+  ...proxy,
+  '/sign-in': {
+    ...toServer,
+    selfHandleResponse: true,
+    configure: (server) =>
+      server.on('proxyRes', (from, _request, answer) => {
+        if (from.statusCode === 401) return answerPage(answer as ServerResponse, 401);
+        (answer as ServerResponse).writeHead(from.statusCode ?? 502, from.headers);
+        from.pipe(answer);
+      }),
+  } satisfies ProxyOptions,
+};
+
 export default defineConfig(({ command }) => ({
   plugins: [svelte(), pages()],
   resolve: { alias: { '~': new URL('./src', import.meta.url).pathname } },
@@ -81,6 +100,6 @@ export default defineConfig(({ command }) => ({
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'base', test: BASE }] } } },
   },
   server: { proxy, port: 5173 },
-  preview: { proxy, port: 5174 },
+  preview: { proxy: previewProxy, port: 5174 },
   test: { include: ['src/**/*.test.ts'] },
 }));

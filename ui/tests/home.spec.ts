@@ -60,3 +60,14 @@ test('signing in returns to the address that was asked for', async ({ browser })
   await expect(page).toHaveURL(/\/w\/asked\/use$/);
   await context.close();
 });
+
+test('a used link says what to do and goes on with a token', async ({ browser }) => {
+  const context = await browser.newContext({ storageState: { cookies: [], origins: [] } });
+  const page = await context.newPage();
+  await page.goto(at('/sign-in?code=used&next=/w/asked/use'));
+  await expect(page.getByRole('heading', { name: 'This link was used before, or is too old' })).toBeVisible();
+  await page.getByLabel('Sign-in link or token').fill(offshoot(['token', 'issue', '--admin']));
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page).toHaveURL(/\/w\/asked\/use$/);
+  await context.close();
+});

@@ -64,6 +64,6 @@ export const move = (workspace: string, from: string, to: string) =>
 export const metadata = (workspace: string, path: string, signal?: AbortSignal) =>
   get('/api/v1/workspaces/{workspace}/metadata/{path}', { path: { workspace, path }, signal });
 
-/** Three texts merged by the server, for a save that met another. */
-export const mergeTexts = (path: string, base: string, ours: string, theirs: string) =>
-  post('/api/v1/merge', { body: { path, base, ours, theirs } });
+/** Three texts merged by the server; where both sides changed the same, `choice` decides. */
+export const mergeTexts = (path: string, texts: { base: string; ours: string; theirs: string }, choice: 'union' | 'theirs') =>
+  post('/api/v1/merge', { body: { path, ...texts, choice } });

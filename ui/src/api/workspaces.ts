@@ -14,7 +14,9 @@ export type HistoryLine = Schemas['HistoryLine'];
 export type Sort = 'name' | 'size' | 'modified';
 
 const ONE = '/api/v1/workspaces/{workspace}';
-export const PAGE = 1000;
+const PAGE = 1000;
+/** The first page of a directory: enough for any screen, and quick. */
+const FIRST = 200;
 
 export const listWorkspaces = (signal?: AbortSignal) =>
   get('/api/v1/workspaces', { query: { limit: PAGE }, signal });
@@ -31,7 +33,7 @@ export interface ListOptions {
 
 /** One page of a directory, directories first. */
 export function list(id: string, { path, sort, descending, after }: ListOptions, signal?: AbortSignal) {
-  const query = { sort, dirs_first: true, descending, limit: PAGE, ...(path && { path }), ...(after && { after }) };
+  const query = { sort, dirs_first: true, descending, limit: after ? PAGE : FIRST, ...(path && { path }), ...(after && { after }) };
   return get(`${ONE}/list`, { path: { workspace: id }, query, signal });
 }
 

@@ -1,4 +1,5 @@
-// The sizes of what a workspace holds, two levels deep and bounded: the server has no route for it.
+// The sizes of what a workspace holds, three levels deep and bounded: the server has no route for it, so
+// each directory is listed.
 import type { Problem, Result } from '~/api/errors';
 import type { Schemas } from '~/api/client';
 
@@ -21,16 +22,19 @@ export class Measurement {
   isCut = $state(false);
 }
 
-/** Walks directories level by level until enough are known; one page of each. */
+/** Walks directories until enough are known; two pages of each. */
 export function measure(list: List): Measurement {
   const found = new Measurement();
   let left = DIRS;
   const walk = async (node: Measured, depth: number): Promise<void> => {
     if (depth > DEPTH || left-- <= 0) return void (found.isCut = true);
-    const answer = await list(node.path);
-    if (!answer.ok) return void (found.problem = answer.problem);
-    if (answer.data.next) found.isCut = true;
-    node.children = answer.data.entries.map((entry) => ({ name: entry.name, path: entry.path, size: entry.size, isDir: entry.type === 'dir', children: [] }));
+    const first = await list(node.path);
+    if (!first.ok) return void (found.problem = first.problem);
+    const entries = first.data.entries;
+    const second = first.data.next ? await list(node.path, first.data.next) : null;
+    if (second?.ok) entries.push(...second.data.entries);
+    if (second?.ok && second.data.next) found.isCut = true;
+    node.children = entries.map((entry) => ({ name: entry.name, path: entry.path, size: entry.size, isDir: entry.type === 'dir', children: [] }));
     for (const child of node.children) if (child.isDir) await walk(child, depth + 1);
   };
   const root: Measured = { name: '', path: '', size: 0, isDir: true, children: [] };
