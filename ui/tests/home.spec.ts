@@ -48,6 +48,17 @@ for (const theme of ['light', 'dark']) {
   }
 }
 
+test('no serious fault of accessibility on a phone, in Chinese', async ({ page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.addInitScript(() => localStorage.setItem('offshoot.language', 'zh'));
+  for (const path of ['/', '/w/axe/f/', '/w/axe/f/a.md', '/w/axe/changes']) {
+    await page.goto(at(path));
+    await page.waitForTimeout(600);
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    expect(violations.filter((fault) => fault.impact === 'serious' || fault.impact === 'critical').map((fault) => `${path} ${fault.id}: ${fault.nodes[0]?.html.slice(0, 160)}`)).toEqual([]);
+  }
+});
+
 test('signing in returns to the address that was asked for', async ({ browser }) => {
   const token = offshoot(['token', 'issue', '--admin']);
   offshoot(['workspace', 'create', 'asked']);

@@ -1,4 +1,4 @@
-import { at, expect, offshoot, test, watch } from './kit';
+import { at, directory, expect, offshoot, test, watch } from './kit';
 
 test('a write shows in two tabs within a second', async ({ page, context, faults }) => {
   offshoot(['workspace', 'create', 'live']);
@@ -102,4 +102,37 @@ test('a hostile name, text and page run nothing', async ({ page }) => {
   await page.goto(at('/w/xss/changes'));
   await expect(page.getByText('page.html')).toBeVisible();
   expect(await page.title()).toContain('xss');
+});
+
+test('complete shows what would land, lands it, and undo takes it back', async ({ page }) => {
+  offshoot(['project', 'create', 'land', '--from', directory({ 'a.txt': 'one\n' })]);
+  offshoot(['fork', 'land', '--agent', 'lena']);
+  offshoot(['put', 'lena', 'b.txt'], 'two\n');
+  await page.goto(at('/w/lena/f/'));
+  await expect(page.getByRole('gridcell', { name: 'b.txt' })).toBeVisible();
+  await page.keyboard.press('c');
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByText('1 file merges')).toBeVisible();
+  await expect(dialog.getByRole('button', { name: 'Complete' })).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(page.getByText('lena has landed: 1 file')).toBeVisible();
+  expect(offshoot(['project', 'cat', 'land', 'b.txt'])).toBe('two');
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await expect(page.getByText('The merge is undone')).toBeVisible();
+  expect(offshoot(['project', 'files', 'land'])).not.toContain('b.txt');
+});
+
+test('files that are dropped are uploaded where they are dropped', async ({ page }) => {
+  offshoot(['workspace', 'create', 'drop']);
+  offshoot(['put', 'drop', 'docs/a.txt'], 'a\n');
+  await page.goto(at('/w/drop/f/docs/'));
+  await expect(page.getByRole('gridcell', { name: 'a.txt' })).toBeVisible();
+  const files = await page.evaluateHandle(() => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File(['dropped'], 'dropped.txt', { type: 'text/plain' }));
+    return transfer;
+  });
+  await page.getByRole('grid').dispatchEvent('drop', { dataTransfer: files });
+  await expect(page.getByRole('gridcell', { name: 'dropped.txt' })).toBeVisible();
+  expect(offshoot(['cat', 'drop', 'docs/dropped.txt'])).toBe('dropped');
 });

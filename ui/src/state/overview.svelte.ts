@@ -10,7 +10,7 @@ import { throttled } from './resource.svelte';
 const PROJECTS = 8;
 const LANDED = 6;
 /** An overview asks each fork what changed; more often than this nobody sees. */
-const GAP = 1500;
+const GAP = 2000;
 const FILES = new Set(['create', 'write', 'delete', 'move', 'mkdir', 'mode']);
 
 class OverviewState {
@@ -19,6 +19,7 @@ class OverviewState {
   workspaces = $state.raw<Workspace[]>([]);
   landed = $state.raw<Merge[]>([]);
   problem = $state.raw<Problem | null>(null);
+  #isStale: 'forks' | 'all' | null = null;
   #users = 0;
   #stop: (() => void) | null = null;
 
@@ -45,6 +46,7 @@ class OverviewState {
     };
   }
 
+  /** Everything. */
   load = async (): Promise<void> => {
     await live.ready;
     const [all, reviews, workspaces] = await Promise.all([overview(), openReviews(), listWorkspaces()]);
@@ -63,7 +65,22 @@ class OverviewState {
     this.landed = found.toSorted((a, b) => b.created_at.localeCompare(a.created_at));
   }
 
-  #again = throttled(() => void this.load(), GAP);
+  #loadForks = async (): Promise<void> => {
+    const all = await overview();
+    if (all.ok) this.overview = all.data;
+  };
+
+  #again = throttled(() => {
+    const load = this.#isStale === 'all' ? this.load : this.#loadForks;
+    this.#isStale = null;
+    void load();
+  }, GAP);
+
+  /** Nobody looks at a hidden tab; it reads once when it is shown again. */
+  #later(): void {
+    if (!document.hidden) return this.#again();
+    document.addEventListener('visibilitychange', () => this.#isStale && this.#again(), { once: true });
+  }
 
   /** What a fork did last shows at once; counts follow with the next read. */
   #apply(changes: Change[]): void {
@@ -76,7 +93,9 @@ class OverviewState {
       });
       this.overview = { ...this.overview, forks };
     }
-    this.#again();
+    // What was written changes counts alone; merges, reviews and workspaces change the rest.
+    this.#isStale = this.#isStale === 'all' || changes.some((change) => !FILES.has(change.op)) ? 'all' : 'forks';
+    this.#later();
   }
 }
 
