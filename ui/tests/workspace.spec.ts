@@ -136,3 +136,16 @@ test('files that are dropped are uploaded where they are dropped', async ({ page
   await expect(page.getByRole('gridcell', { name: 'dropped.txt' })).toBeVisible();
   expect(offshoot(['cat', 'drop', 'docs/dropped.txt'])).toBe('dropped');
 });
+
+test('after a reset everything is read again', async ({ page }) => {
+  offshoot(['workspace', 'create', 'again']);
+  // A server that forgot where we were: every stream begins with `reset` and ends.
+  await page.route('**/api/v1/events*', (route) => route.fulfill({ contentType: 'text/event-stream', body: 'id: 5\nevent: reset\ndata: {"seq":5}\n\n' }));
+  let lists = 0;
+  page.on('request', (request) => { if (request.url().includes('/workspaces/again/list')) lists += 1; });
+  await page.goto(at('/w/again/f/'));
+  await expect(page.getByText('This directory is empty')).toBeVisible();
+  offshoot(['put', 'again', 'missed.txt'], 'x\n');
+  await expect(page.getByRole('gridcell', { name: 'missed.txt' })).toBeVisible({ timeout: 10_000 });
+  expect(lists).toBeGreaterThan(1);
+});

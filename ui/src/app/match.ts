@@ -1,6 +1,9 @@
 // How well a text fits what was typed: all its letters in order, better at the beginning of words.
 
-/** 0 if it does not fit; larger is better. */
+/** What fits as a whole, not letter by letter. */
+export const WHOLE = 400;
+
+/** 0 if it does not fit; larger is better, `WHOLE` and more if the text holds what was typed. */
 export function score(text: string, typed: string): number {
   if (!typed) return 1;
   const hay = text.toLowerCase();

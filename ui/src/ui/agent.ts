@@ -15,13 +15,14 @@ export function agentClass(id: string): string {
   return `agent-${hash(id) % COLOURS}`;
 }
 
-/** `ada` is AD, `code-reviewer-2` is C2: the first letter, and what tells it from its siblings. */
+/** `ada` is AD, `code-reviewer-12` is C12: the first letter, and what tells it from its siblings. */
 export function monogram(id: string): string {
   // The person who looks is no agent, and `admin` would look like `ada`.
   if (agentClass(id) === 'agent-user') return '☺';
   if (agentClass(id) === 'agent-system') return '⚙';
   const parts = id.split(/[-_.~]+/).filter(Boolean);
   const head = [...(parts[0] ?? '?')];
-  const tail = parts.length > 1 ? [...parts.at(-1)!][0] : head[1];
+  const last = parts.length > 1 ? parts.at(-1)! : '';
+  const tail = /^\d{1,2}$/.test(last) ? last : ([...last][0] ?? head[1]);
   return `${head[0] ?? '?'}${tail ?? ''}`.toUpperCase();
 }

@@ -5,7 +5,7 @@ import { bytes, relative } from './time';
 
 test('an agent has the same colour everywhere and letters that tell it apart', () => {
   expect(agentClass('ada')).toBe(agentClass('ada'));
-  expect([monogram('ada'), monogram('code-reviewer-2'), agentClass('user'), agentClass('outside')]).toEqual(['AD', 'C2', 'agent-user', 'agent-system']);
+  expect([monogram('ada'), monogram('code-reviewer-12'), agentClass('user'), agentClass('outside')]).toEqual(['AD', 'C12', 'agent-user', 'agent-system']);
 });
 
 test('sizes and times are short', () => {
