@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { agentClass, monogram } from './agent';
 import { parseDiff } from './diff';
+import { quote } from './quote';
 import { bytes, relative } from './time';
 
 test('an agent has the same colour everywhere and letters that tell it apart', () => {
@@ -22,4 +23,8 @@ test('a difference has both numbers', () => {
     { kind: 'del', text: 'old', from: 2 },
     { kind: 'add', text: 'new', to: 2 },
   ]);
+});
+
+test('a command to copy cannot be broken out of', () => {
+  expect([quote('src/a.rs'), quote('a b'), quote("x'; rm -rf ~ #")]).toEqual(['src/a.rs', "'a b'", "'x'\\''; rm -rf ~ #'"]);
 });

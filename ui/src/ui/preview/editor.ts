@@ -2,8 +2,8 @@
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from '@codemirror/language';
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
-import { Compartment, EditorState, type Extension } from '@codemirror/state';
-import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from '@codemirror/view';
+import { Compartment, EditorState, StateEffect, StateField, type Extension } from '@codemirror/state';
+import { Decoration, type DecorationSet, drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import { languageOf } from './languages';
 import { nonce } from './nonce';
@@ -18,6 +18,7 @@ const look = EditorView.theme({
   '.cm-cursor': { borderLeftColor: 'var(--text)' },
   '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'var(--selected)' },
   '.cm-panels': { backgroundColor: 'var(--panel)', color: 'var(--text)', borderColor: 'var(--line)' },
+  '.cm-marked': { backgroundColor: 'var(--glow)' },
   '.cm-searchMatch': { backgroundColor: 'var(--glow)' },
   '.cm-selectionMatch': { backgroundColor: 'var(--base)' },
   '.cm-matchingBracket': { backgroundColor: 'var(--selected)' },
@@ -37,6 +38,13 @@ const colours = HighlightStyle.define([
   { tag: tags.strong, fontWeight: '600' },
   { tag: tags.invalid, color: 'var(--bad)' },
 ]);
+
+const setMarks = StateEffect.define<DecorationSet>();
+const marks = StateField.define<DecorationSet>({
+  create: () => Decoration.none,
+  update: (now, change) => change.effects.find((effect) => effect.is(setMarks))?.value ?? now.map(change.changes),
+  provide: (field) => EditorView.decorations.from(field),
+});
 
 export interface Options {
   parent: HTMLElement;
@@ -62,7 +70,7 @@ export function makeEditor({ parent, text, path, label, onchange, onsave }: Opti
     doc: text,
     extensions: [
       EditorView.cspNonce.of(nonce()), look, syntaxHighlighting(colours), lineNumbers(), highlightSpecialChars(),
-      drawSelection(), bracketMatching(), highlightSelectionMatches(), search({ top: true }), EditorView.lineWrapping,
+      drawSelection(), bracketMatching(), highlightSelectionMatches(), search({ top: true }), EditorView.lineWrapping, marks,
       EditorView.contentAttributes.of({ 'aria-label': label, ...(onchange ? {} : { tabindex: '0' }) }), language.of([]), ...editing,
       keymap.of([...searchKeymap, ...defaultKeymap]),
     ],
@@ -81,4 +89,16 @@ export function setText(view: EditorView, text: string): void {
   let end = 0;
   while (end < old.length - from && end < text.length - from && old[old.length - 1 - end] === text[text.length - 1 - end]) end += 1;
   view.dispatch({ changes: { from, to: old.length - end, insert: text.slice(from, text.length - end) } });
+}
+
+/** Marks the lines that an address names (`L3-9`) and goes to the first; nothing for any other text. */
+export function markLines(view: EditorView, lines: string): void {
+  const found = /^L(\d+)(?:-L?(\d+))?$/.exec(lines);
+  const { doc } = view.state;
+  const first = Math.min(doc.lines, Math.max(1, Number(found?.[1] ?? 1)));
+  const last = Math.min(doc.lines, Math.max(first, Number(found?.[2] ?? first)));
+  const all = found ? Array.from({ length: last - first + 1 }, (_, i) => Decoration.line({ class: 'cm-marked' }).range(doc.line(first + i).from)) : [];
+  const effects: StateEffect<unknown>[] = [setMarks.of(Decoration.set(all))];
+  if (found) effects.push(EditorView.scrollIntoView(doc.line(first).from, { y: 'center' }));
+  view.dispatch({ effects });
 }
