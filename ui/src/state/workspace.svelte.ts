@@ -1,11 +1,18 @@
 // One workspace as its header and tabs see it.
-import { changes, info, workspace, type StatusPart } from '~/api/workspaces';
+import { ancestors } from '~/api/paths';
+import { changes, info, workspace, type ChangedPath, type StatusPart } from '~/api/workspaces';
 import type { Change } from '~/live/events';
 import { live } from '~/live/live.svelte';
 import { overviewState } from './overview.svelte';
 import { Resource, throttled } from './resource.svelte';
 
 const GAP = 1000;
+
+/** Without directories that only came with what is in them. */
+export function worthShowing(changes: ChangedPath[]): ChangedPath[] {
+  const above = new Set(changes.flatMap((change) => ancestors(change.path).slice(0, -1)));
+  return changes.filter((change) => change.type !== 'dir' || !above.has(change.path));
+}
 
 export class WorkspaceState {
   workspace = new Resource((signal) => workspace(this.id, signal));
@@ -15,6 +22,13 @@ export class WorkspaceState {
   gone = $state(false);
 
   constructor(readonly id: string) {}
+
+  /** How many paths differ; those of further pages are counted as the server does. */
+  get changed(): number | undefined {
+    const status = this.status.data;
+    if (!status) return undefined;
+    return status.next ? status.total.changes : worthShowing(status.changes).length;
+  }
 
   get fork() {
     return overviewState.fork(this.id);

@@ -133,7 +133,7 @@ export const workspace = {
   'changes.overlapBoth': 'also changed in {where}',
   'changes.ignored': '{n} ignored',
   'changes.openFile': 'Open file',
-  'changes.files': '{n} file differs|{n} files differ',
+  'changes.files': '{n} path differs|{n} paths differ',
   'changes.loadMore': 'Load more',
   'changes.diffOf': 'Difference of {name}',
   'use.path': 'Its directory, to hand to your own agent',

@@ -133,7 +133,7 @@ export const workspace = {
   'changes.overlapBoth': '{where} 也改了',
   'changes.ignored': '忽略 {n}',
   'changes.openFile': '打开文件',
-  'changes.files': '{n} 个文件不同|{n} 个文件不同',
+  'changes.files': '{n} 个路径不同|{n} 个路径不同',
   'changes.loadMore': '加载更多',
   'changes.diffOf': '{name} 的差异',
   'use.path': '它的目录，可交给你自己的代理',
