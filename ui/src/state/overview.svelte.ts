@@ -19,6 +19,8 @@ class OverviewState {
   workspaces = $state.raw<Workspace[]>([]);
   landed = $state.raw<Merge[]>([]);
   problem = $state.raw<Problem | null>(null);
+  /** All of it is there: nothing is called empty before. */
+  loaded = $state(false);
   #isStale: 'forks' | 'all' | null = null;
   #users = 0;
   #stop: (() => void) | null = null;
@@ -49,12 +51,15 @@ class OverviewState {
   /** Everything. */
   load = async (): Promise<void> => {
     await live.ready;
-    const [all, reviews, workspaces] = await Promise.all([overview(), openReviews(), listWorkspaces()]);
+    // One after the other: what the view itself asks for shall not wait for a connection.
+    const all = await overview();
     if (!all.ok) return void (this.problem = all.problem);
     this.problem = null;
     this.overview = all.data;
+    const [reviews, workspaces] = await Promise.all([openReviews(), listWorkspaces()]);
     if (reviews.ok) this.reviews = reviews.data.reviews;
     if (workspaces.ok) this.workspaces = workspaces.data.workspaces;
+    this.loaded = true;
     await this.#loadLanded(all.data);
   };
 
