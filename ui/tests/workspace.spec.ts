@@ -149,3 +149,15 @@ test('after a reset everything is read again', async ({ page }) => {
   await expect(page.getByRole('gridcell', { name: 'missed.txt' })).toBeVisible({ timeout: 10_000 });
   expect(lists).toBeGreaterThan(1);
 });
+
+test('a file that grows is shown whole', async ({ page }) => {
+  offshoot(['workspace', 'create', 'grow']);
+  offshoot(['put', 'grow', 'a.txt'], 'hello');
+  await page.goto(at('/w/grow/f/a.txt'));
+  for (const text of ['hello, longer', 'hello, longer and longer']) {
+    await expect(page.locator('.cm-content')).toBeVisible();
+    offshoot(['put', 'grow', 'a.txt', '--operator', 'bob'], text);
+    await expect(page.locator('.cm-content')).toHaveText(text);
+  }
+  await expect(page.getByText('are shown')).toHaveCount(0);
+});

@@ -22,7 +22,8 @@ export const previewAddress = (workspace: string, path: string) =>
 
 /** A file, or its first `most` bytes. */
 export async function read(workspace: string, path: string, most: number, signal?: AbortSignal): Promise<Result<Content>> {
-  const init: RequestInit = { headers: { range: `bytes=0-${most - 1}` }, ...(signal && { signal }) };
+  // Chrome's cache puts ranges of two versions together: a file that grew came as long as it was.
+  const init: RequestInit = { cache: 'no-store', headers: { range: `bytes=0-${most - 1}` }, ...(signal && { signal }) };
   let answer = await raw('GET', address(FILE, { workspace, path }), init);
   // An empty file has no range.
   if (!answer.ok && answer.problem.status === 416) {
