@@ -87,10 +87,16 @@ export class OpenFile {
     this.#keeping = setTimeout(() => this.draft && localStorage.setItem(this.#place, JSON.stringify(this.draft)), 300);
   }
 
-  discard(): void {
+  /** Drops what was typed; the returned function brings it back. */
+  discard(): () => void {
+    const kept = this.draft;
     clearTimeout(this.#keeping);
     localStorage.removeItem(this.#place);
     this.draft = this.conflict = this.newer = null;
+    return () => {
+      this.draft = kept;
+      if (kept) this.type(kept.text);
+    };
   }
 
   /** Saves unless somebody else has; `over` saves whatever is there. */
