@@ -70,12 +70,12 @@ class Live {
     }
   }
 
-  /** Once per frame; a hidden tab has no frames. */
+  /** Once per frame; a tab behind others has few frames or none, so a timer runs as well. */
   #soon(): void {
     if (this.#waits) return;
     this.#waits = true;
-    if (document.hidden) setTimeout(() => this.#flush(), 50);
-    else requestAnimationFrame(() => this.#flush());
+    requestAnimationFrame(() => this.#flush());
+    setTimeout(() => this.#flush(), 100);
   }
 
   #flush(): void {
