@@ -1,0 +1,52 @@
+// Who is signed in, if anybody.
+import { me as askMe, signOut as askSignOut, type Me } from '~/api/me';
+import type { Problem } from '~/api/errors';
+import { onSignedOut, setCsrf, usesToken, useToken } from '~/api/session';
+import { live } from '~/live/live.svelte';
+
+class Session {
+  state = $state<'unknown' | 'in' | 'out'>('unknown');
+  me = $state.raw<Me | null>(null);
+  problem = $state.raw<Problem | null>(null);
+
+  async start(): Promise<void> {
+    onSignedOut(() => this.#lost());
+    await this.check();
+  }
+
+  async check(): Promise<boolean> {
+    const answer = await askMe();
+    if (answer.ok) {
+      setCsrf(answer.data.csrf_token);
+      this.me = answer.data;
+      this.problem = null;
+      this.state = 'in';
+      live.start();
+      return true;
+    }
+    this.problem = answer.problem;
+    if (answer.problem.status === 401) this.#lost();
+    return false;
+  }
+
+  async useToken(token: string): Promise<Problem | null> {
+    useToken(token);
+    if (await this.check()) return null;
+    useToken(null);
+    return this.problem;
+  }
+
+  async signOut(): Promise<void> {
+    if (usesToken()) useToken(null);
+    else await askSignOut();
+    this.#lost();
+  }
+
+  #lost(): void {
+    this.state = 'out';
+    this.me = null;
+    live.stop();
+  }
+}
+
+export const session = new Session();

@@ -1,0 +1,7 @@
+// One file for each view, so that people who work on different views do not meet here.
+import { home } from './home';
+import { shell } from './shell';
+import { ui } from './ui';
+import { workspace } from './workspace';
+
+export const en = { ...ui, ...shell, ...home, ...workspace };

@@ -1,0 +1,8 @@
+// The same keys as English; the type says which are missing.
+import type { en } from '../en';
+import { home } from './home';
+import { shell } from './shell';
+import { ui } from './ui';
+import { workspace } from './workspace';
+
+export const zh: Record<keyof typeof en, string> = { ...ui, ...shell, ...home, ...workspace };
