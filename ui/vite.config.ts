@@ -1,6 +1,6 @@
 // The build, the dev server with its proxy, and a preview that answers with the server's headers.
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin, type ProxyOptions } from 'vite';
@@ -62,6 +62,25 @@ function pages(): Plugin {
   };
 }
 
+/** Puts the licences of the bundled libraries beside them. */
+function licences(): Plugin {
+  return {
+    name: 'offshoot-licences',
+    generateBundle(_options, bundle) {
+      const modules = Object.values(bundle).flatMap((file) => (file.type === 'chunk' ? Object.keys(file.modules) : []));
+      const named = modules.map((id) => id.match(/^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/)?.[0]);
+      const dirs = [...new Set(named.filter((dir) => dir !== undefined))].sort();
+      const texts = dirs.filter((dir) => existsSync(`${dir}/package.json`)).map((dir) => {
+        const about = JSON.parse(readFileSync(`${dir}/package.json`, 'utf8'));
+        const files = readdirSync(dir).filter((name) => /^(licen[cs]e|copying|notice)/i.test(name)).sort();
+        const words = files.map((name) => readFileSync(`${dir}/${name}`, 'utf8').trim());
+        return [`${about.name} ${about.version} (${about.license})`, ...words].join('\n\n');
+      });
+      this.emitFile({ type: 'asset', fileName: 'licences.txt', source: texts.join(`\n\n${'-'.repeat(80)}\n\n`) + '\n' });
+    },
+  };
+}
+
 // The server checks Host and Origin; a proxied request has those of the server itself.
 const toServer: ProxyOptions = {
   target: SERVER,
@@ -88,7 +107,7 @@ const previewProxy = {
 };
 
 export default defineConfig(({ command }) => ({
-  plugins: [svelte(), pages()],
+  plugins: [svelte(), pages(), licences()],
   resolve: { alias: { '~': new URL('./src', import.meta.url).pathname } },
   html: command === 'build' ? { cspNonce: NONCE } : {},
   build: {

@@ -1,4 +1,4 @@
-//! The chores of the repository: `cargo xtask test`, `tidy`, `soak` and `api`.
+//! The chores of the repository: `cargo xtask test`, `tidy`, `soak`, `ui` and `api`.
 //!
 //! Only the standard library, so that the first command a newcomer runs starts within seconds.
 #![expect(
@@ -15,6 +15,7 @@ mod shell;
 mod soak;
 mod test;
 mod tidy;
+mod ui;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,11 +28,14 @@ usage: cargo xtask COMMAND
   tidy               check that the repository is what its documents say
   soak [NAME…]       run the long torture tests with full counts and note the result in docs/reports
   soak --list        name them
+  ui                 build the web UI into the file that the server embeds
+  ui --dev           serve it with live reload, in front of an `offshoot serve` that runs
+  ui --browse        drive it in a browser against the server of this build
   api [-- ARGS]      try the HTTP door with Schemathesis, which must be installed; ARGS go to it
 ";
 
 /// The names of the commands, for the check that the README mentions only those that exist.
-const COMMANDS: [&str; 4] = ["test", "tidy", "soak", "api"];
+const COMMANDS: [&str; 5] = ["test", "tidy", "soak", "ui", "api"];
 
 /// A chore that failed, in words for the terminal.
 type Outcome = Result<(), String>;
@@ -45,6 +49,9 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["soak", "--list"] => soak::list(),
         ["soak", names @ ..] => soak::run(&root(), names),
+        ["ui"] => ui::build(&root()),
+        ["ui", "--dev"] => ui::dev(&root()),
+        ["ui", "--browse"] => ui::browse(&root()),
         ["api"] => api::run(&root(), &[]),
         ["api", "--", rest @ ..] => api::run(&root(), rest),
         [] | ["help" | "--help" | "-h"] => {

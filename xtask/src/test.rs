@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, requirements, shell, tidy};
+use crate::{Outcome, requirements, shell, tidy, ui};
 
 /// The steps that are done, for the closing table.
 struct Steps {
@@ -47,6 +47,7 @@ fn run_steps(root: &Path, nextest_args: &[&str], skipped: &Path, steps: &mut Ste
     let mut documents = shell::cargo(root);
     documents.args(["test", "--doc", "--workspace"]);
     steps.command(documents.env("OFFSHOOT_SKIPPED_FILE", skipped))?;
+    steps.step("ui", || ui::check(root))?;
     // Advisories need the network and change without us: they are not a test of this repository.
     if shell::succeeds(shell::cargo(root).args(["deny", "--version"])) {
         steps.command(shell::cargo(root).args(["deny", "check", "bans", "licenses", "sources"]))?;

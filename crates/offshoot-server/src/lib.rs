@@ -36,6 +36,7 @@ mod show_events;
 mod sign_in;
 mod tls;
 mod tool_dispatch;
+mod ui;
 mod watch;
 mod write_timeout;
 

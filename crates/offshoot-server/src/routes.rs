@@ -8,7 +8,7 @@ use crate::handlers::{
     files, forks, search, snapshots, system, tokens, tools, transfer, workspaces,
 };
 use crate::route::{BYTES, Kind, Route, delete, get, post, put};
-use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in};
+use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in, ui};
 use offshoot_wire as wire;
 
 /// Where the API begins.
@@ -60,7 +60,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .merge(always)
         .merge(git::router(&app))
         .method_not_allowed_fallback(system::wrong_method)
-        .fallback(system::no_route)
+        .fallback(ui::other)
         .layer(no_limit)
         .layer(outer)
         .with_state(app)
@@ -444,7 +444,7 @@ fn system_routes() -> Vec<Route> {
         get("/docs", "The routes, to read", system::docs)
             .gives_raw(&["text/html"])
             .open(),
-        get("/", "Where to begin", system::home)
+        get("/", "The web UI", ui::page)
             .gives_raw(&["text/html"])
             .open(),
         get(

@@ -14,6 +14,7 @@ use crate::app::Shared;
 use crate::body::blocking;
 use crate::error::Answer;
 use crate::extract::Query;
+use crate::ui;
 
 const COOKIE: &str = "offshoot_session";
 const CSRF_HEADER: &str = "offshoot-csrf";
@@ -87,7 +88,7 @@ pub(crate) fn check_csrf(headers: &HeaderMap, secret: &str) -> Result<()> {
 }
 
 /// `GET /sign-in?code=…`
-pub(crate) async fn sign_in(State(app): State<Shared>, query: Query) -> Answer {
+pub(crate) async fn sign_in(State(app): State<Shared>, headers: HeaderMap, query: Query) -> Answer {
     let code = query.text("code")?.unwrap_or_default();
     // A link that leads elsewhere is refused before it is used up.
     let next = match query.text("next")? {
@@ -95,6 +96,12 @@ pub(crate) async fn sign_in(State(app): State<Shared>, query: Query) -> Answer {
         None => "/".to_owned(),
     };
     if !app.sign_in.redeem(code) {
+        if ui::is_browser(&headers) {
+            // The page says what to do.
+            let mut page = ui::page().await?;
+            *page.status_mut() = StatusCode::UNAUTHORIZED;
+            return Ok(page);
+        }
         return Err(Error::new(
             ErrorCode::Unauthorized,
             "this link was used before, or is too old",

@@ -97,16 +97,16 @@ impl Directories {
     /// directory again if it is missing. It is a projection of the store, so nothing is lost that was
     /// recorded. The caller holds the exclusive lock.
     pub(crate) fn ensure_directory_locked(&self, row: &WorkspaceRow) -> Result<()> {
-        if !row.materialized {
+        if !row.materialized || self.has_directory(row)? {
             return Ok(());
         }
         if row.kind == WorkspaceKind::Fork {
             // The directory may be on its way to another base.
             let fork = self.store().read(|tx| fork_row(tx, row))?;
             self.finish_update(row, &fork)?;
-        }
-        if self.has_directory(row)? {
-            return Ok(());
+            if self.has_directory(row)? {
+                return Ok(());
+            }
         }
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         if !row.materialized {

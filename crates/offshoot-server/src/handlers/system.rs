@@ -68,14 +68,6 @@ pub(crate) async fn docs() -> Response {
     page(PAGE.get_or_init(openapi::page))
 }
 
-/// `GET /`
-pub(crate) async fn home() -> Response {
-    page(
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Offshoot</title>\
-         <h1>Offshoot</h1><p>The server runs. <a href=\"/docs\">The API</a></p></html>",
-    )
-}
-
 fn page(html: &'static str) -> Response {
     let mut response = Html(html).into_response();
     response.headers_mut().insert(

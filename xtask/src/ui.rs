@@ -1,0 +1,68 @@
+//! `cargo xtask ui`: the web UI, built into the one file that the server embeds.
+//!
+//! The file is committed, so that a machine with Rust alone builds the whole product. `cargo xtask test`
+//! builds the UI again and compares.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Outcome, shell};
+
+/// Where the sources are.
+fn sources(root: &Path) -> PathBuf {
+    root.join("ui")
+}
+
+/// The file that the server embeds.
+fn bundle(root: &Path) -> PathBuf {
+    root.join("crates/offshoot-server/ui.bundle")
+}
+
+fn npm(root: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new("npm");
+    command.current_dir(sources(root)).args(words);
+    command
+}
+
+/// Installs what the UI is built with, as the lock file has it.
+pub(crate) fn install(root: &Path) -> Outcome {
+    shell::run(&mut npm(
+        root,
+        &["install", "--no-save", "--no-audit", "--no-fund"],
+    ))
+}
+
+/// Builds the UI into the file that the server embeds.
+pub(crate) fn build(root: &Path) -> Outcome {
+    install(root)?;
+    shell::run(&mut npm(root, &["run", "build"]))?;
+    shell::run(&mut pack(root))
+}
+
+/// Serves the UI with live reload, in front of an `offshoot serve` that runs already.
+pub(crate) fn dev(root: &Path) -> Outcome {
+    install(root)?;
+    shell::run(&mut npm(root, &["run", "dev"]))
+}
+
+/// Checks types, conventions and pure parts, and that the embedded file is what the sources build.
+pub(crate) fn check(root: &Path) -> Outcome {
+    install(root)?;
+    shell::run(&mut npm(root, &["run", "check"]))?;
+    shell::run(&mut npm(root, &["test"]))?;
+    shell::run(&mut npm(root, &["run", "build"]))?;
+    shell::run(pack(root).arg("--check"))
+}
+
+/// Drives the UI in a browser against a server of this build.
+pub(crate) fn browse(root: &Path) -> Outcome {
+    let server = root.join("target/debug/offshoot");
+    shell::run(npm(root, &["run", "e2e"]).env("OFFSHOOT_BIN", server))
+}
+
+fn pack(root: &Path) -> Command {
+    let mut command = Command::new("node");
+    command.current_dir(sources(root));
+    command.arg("scripts/pack.mjs").arg(bundle(root));
+    command
+}
