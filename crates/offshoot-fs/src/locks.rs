@@ -157,16 +157,16 @@ impl WorkspaceLocks {
 
     /// Takes the exclusive lock. New holders of the shared lock wait until it is released.
     pub fn exclusive(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
-        self.exclusive_at(name, 0, timeout)
+        self.exclusive_at(name, timeout, || Ok(0))
     }
 
-    /// Takes the exclusive lock of a workspace that is at this revision, for changes after it. If this
-    /// process dies meanwhile, the next holder learns the revision.
+    /// Takes the exclusive lock of a workspace, for changes after the revision that `revision` gives once
+    /// the lock is held. If this process dies meanwhile, the next holder learns that revision.
     pub fn exclusive_at(
         &self,
         name: &str,
-        revision: u64,
         timeout: Duration,
+        revision: impl FnOnce() -> Result<u64>,
     ) -> Result<WorkspaceLock> {
         let (gate, left) = self.gate(name, timeout)?;
         let file = acquire(name, &self.file(name, "main")?, LockMode::Exclusive, left)?;
@@ -174,7 +174,7 @@ impl WorkspaceLocks {
         let abandoned_since = file.unfinished().map_err(cannot_lock)?;
         if abandoned_since.is_none() {
             // This may fail on a full disk, and freeing space must be possible there.
-            let _ = file.set_unfinished(Some(revision));
+            let _ = file.set_unfinished(Some(revision()?));
         }
         let held = Held::Exclusive {
             file,

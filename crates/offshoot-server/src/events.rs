@@ -37,6 +37,11 @@ const GATHER: Duration = Duration::from_millis(2);
 const RECENT: usize = 4096;
 /// Events that are read at a time.
 const BATCH: usize = 512;
+/// Events that a stream reads at a time which are not in memory any more.
+const REPLAY: usize = 64;
+/// So many bytes of them are kept at a time. A path may have thousands of bytes, and a token hundreds of
+/// streams.
+const REPLAY_BYTES: usize = 64 << 10;
 /// How often an open stream asks whether its credential is still valid.
 const RECHECK: Duration = Duration::from_secs(2);
 
@@ -189,12 +194,21 @@ impl EventLog {
             }
         }
         let (engine, scope) = (self.engine.clone(), scope.clone());
-        let page = blocking(move || engine.history.events_within(seq, &scope, BATCH)).await?;
-        let events = page.events.into_iter();
-        let events = events
-            .map(|event| Arc::new(RenderedEvent::new(event)))
-            .collect();
-        Ok((events, page.upto))
+        let replay = move || {
+            let page = engine.history.events_within(seq, &scope, REPLAY)?;
+            let (mut events, mut bytes) = (Vec::new(), 0);
+            for event in page.events {
+                let rendered = RenderedEvent::new(event);
+                bytes += rendered.frame.len();
+                events.push(Arc::new(rendered));
+                if bytes > REPLAY_BYTES {
+                    let upto = events.last().map_or(seq, |last| last.seq());
+                    return Ok((events, upto));
+                }
+            }
+            Ok((events, page.upto))
+        };
+        blocking(replay).await
     }
 }
 

@@ -6,7 +6,6 @@ use offshoot_core::{ErrorCode, Result};
 use offshoot_fs::SafeDir;
 use offshoot_store::{WorkspaceKind, WorkspaceRow};
 
-use crate::content::rows::open_row_by_key;
 use crate::directory::Directories;
 
 impl Directories {
@@ -47,8 +46,7 @@ impl Directories {
     /// update unmounts the directory that the fork leaves, and a reader that mounted it again would
     /// show it for good.
     pub(crate) fn show_directory(&self, row: &WorkspaceRow) -> Result<SafeDir> {
-        let _lock = self.exclusive(row)?;
-        let now = self.store().read(|tx| open_row_by_key(tx, row))?;
+        let (now, _lock) = self.exclusive_open(row)?;
         self.ensure_directory_locked(&now)?;
         if now.kind == WorkspaceKind::Fork && now.materialized {
             self.ensure_mounted(&now)?;

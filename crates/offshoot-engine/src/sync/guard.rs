@@ -60,11 +60,13 @@ impl Synchronizer {
     ) -> Result<LockedWorkspace> {
         loop {
             let row = self.contents.open_row(id)?;
-            let lock = match row.handed_out {
-                true => self.directories.exclusive(&row)?,
-                false => self.directories.shared(&row)?,
+            let (now, lock) = match row.handed_out {
+                true => self.directories.exclusive_open(&row)?,
+                false => {
+                    let lock = self.directories.shared(&row)?;
+                    (self.store().read(|tx| open_row_by_key(tx, &row))?, lock)
+                }
             };
-            let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
             // Its path was handed out meanwhile, or its directory was cleaned up.
             if now.handed_out != row.handed_out {
                 continue;
@@ -110,8 +112,7 @@ impl Synchronizer {
         id: &WorkspaceId,
     ) -> Result<(WorkspaceRow, WorkspaceLock)> {
         let row = self.contents.open_row(id)?;
-        let lock = self.directories.exclusive(&row)?;
-        let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
+        let (now, lock) = self.directories.exclusive_open(&row)?;
         self.directories.ensure_directory_locked(&now)?;
         Ok((now, lock))
     }

@@ -70,7 +70,12 @@ pub struct Synced {
 impl Synced {
     /// Refuses to remove a directory that holds something that could not be recorded (INV-5).
     pub(crate) fn refuse_unrecorded(&self) -> Result<()> {
-        match self.unrecorded.first() {
+        self.refuse_unrecorded_below(&RelPath::root())
+    }
+
+    /// Refuses to remove a part of a directory that holds something that could not be recorded (INV-5).
+    fn refuse_unrecorded_below(&self, top: &RelPath) -> Result<()> {
+        match self.unrecorded.iter().find(|path| path.starts_with(top)) {
             None => Ok(()),
             Some(path) => Err(Error::new(
                 ErrorCode::WorkspaceBusy,
@@ -144,6 +149,7 @@ impl Synchronizer {
         if let Some(file) = synced.too_large.iter().find(below) {
             return Err(file.refuse());
         }
+        synced.refuse_unrecorded_below(path)?;
         let busy = synced.unsettled.iter().find(|one| one.starts_with(path));
         busy.map_or(Ok(()), |busy| Err(is_being_changed(busy)))
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::fixture::{TestEngine, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ErrorCode, Layout, MAX_DEPTH, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Engine, Quota};
 use offshoot_fs::ProviderName;
@@ -46,6 +46,12 @@ fn what_is_too_deep_is_not_taken_away() {
     let test = TestEngine::in_memory(ProviderName::Copy);
     let (id, root) = workspace(&test.engine, "w", Layout::Plain);
     let (file, top) = too_deep(&root);
+    // Nor by a deletion of the directory that it is in.
+    let deletion = test
+        .engine
+        .workspaces
+        .delete_file(&id, &p("d"), true, &user());
+    assert_eq!(deletion.unwrap_err().code(), ErrorCode::WorkspaceBusy);
     stays(&test.engine, &id, &file, &top);
 }
 

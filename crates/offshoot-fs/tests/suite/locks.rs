@@ -145,6 +145,32 @@ fn forgotten_locks_start_over() {
     });
 }
 
+/// The revision is asked for when the lock is held: others may have changed it before.
+#[test]
+fn the_revision_of_a_holder_is_that_when_it_has_the_lock() {
+    let (locks, _host) = locks();
+    let held = locks.exclusive("ws", NOW).unwrap();
+    let asked = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let revision = || {
+                asked.store(true, Ordering::SeqCst);
+                Ok(7)
+            };
+            locks.exclusive_at("ws", SOON, revision).unwrap()
+        });
+        assert!(
+            locks
+                .exclusive_at("ws", Duration::from_millis(20), || Ok(1))
+                .is_err()
+        );
+        assert!(!asked.load(Ordering::SeqCst));
+        drop(held);
+        drop(waits.join().unwrap());
+    });
+    assert!(asked.load(Ordering::SeqCst));
+}
+
 #[test]
 fn names_that_are_no_names_are_refused() {
     let (locks, _host) = locks();
