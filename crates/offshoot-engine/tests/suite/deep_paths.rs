@@ -131,10 +131,15 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
         .snapshot(&id, None, false, &user())
         .unwrap();
     assert!(file.exists());
-    test.engine
-        .workspaces
-        .delete_file(&id, &p("d/d/d"), true, &user())
-        .unwrap();
+    // No version holds them, so a deletion does not take them along (INV-5).
+    let delete = || {
+        let workspaces = &test.engine.workspaces;
+        workspaces.delete_file(&id, &p("d/d/d"), true, &user())
+    };
+    assert_eq!(delete().unwrap_err().code(), ErrorCode::WorkspaceBusy);
+    assert!(file.exists());
+    fs::remove_dir_all(test.path_of(&id).join(too_deep.to_text())).unwrap();
+    delete().unwrap();
     assert!(!file.exists());
     test.check();
 }
