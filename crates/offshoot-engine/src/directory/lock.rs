@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use offshoot_core::Result;
 use offshoot_fs::WorkspaceLock;
-use offshoot_store::{WorkspaceRow, WorkspaceState};
+use offshoot_store::{WorkspaceKey, WorkspaceRow, WorkspaceState};
 
 use crate::content::rows::open_row_by_key;
 use crate::context::{Context, describe_busy};
@@ -90,6 +90,21 @@ impl Directories {
             .exclusive_at(&name, timeout, revision)
             .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))?;
         Ok((lock, now))
+    }
+
+    /// Takes the exclusive lock of a workspace that is known by its key, for recovery.
+    pub(crate) fn exclusive_by_key(
+        &self,
+        key: WorkspaceKey,
+        timeout: Duration,
+    ) -> Result<WorkspaceLock> {
+        let revision = || {
+            let row = self.store().read(|tx| tx.workspace_by_key(key))?;
+            let revision = row.map_or(0, |row| row.revision);
+            Ok(u64::try_from(revision).unwrap_or_default())
+        };
+        let name = key.0.to_string();
+        self.context.locks.exclusive_at(&name, timeout, revision)
     }
 
     /// Takes the lock under which several callers may change single files at once.

@@ -59,7 +59,10 @@ impl Upkeep {
             return Ok(());
         };
         let target = self.context.data.tmp().join(name);
-        let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), MAX_WAIT) else {
+        let Ok(_lock) = self
+            .directories
+            .exclusive_by_key(WorkspaceKey(key), MAX_WAIT)
+        else {
             return Ok(());
         };
         // A committed update finishes with it; one that is not committed does not need it.
@@ -119,11 +122,7 @@ impl Upkeep {
     }
 
     fn recover_open_fork(&self, row: &WorkspaceRow, dirs: &ForkDirs, place: i64) -> Result<()> {
-        let Ok(_lock) = self
-            .context
-            .locks
-            .exclusive(&crate::context::Context::lock_name(row), MAX_WAIT)
-        else {
+        let Ok(_lock) = self.directories.exclusive_by_key(row.key, MAX_WAIT) else {
             return Ok(());
         };
         let row = match self.store().read(|tx| tx.workspace_by_key(row.key))? {
