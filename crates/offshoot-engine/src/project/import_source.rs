@@ -238,7 +238,7 @@ impl Projects {
         };
         let mut entry = match taken {
             // It was removed meanwhile, which is as if it had never been there.
-            DiskRead::Gone => return Ok(()),
+            DiskRead::NoFile(_) => return Ok(()),
             DiskRead::TooLarge(_) => {
                 read.drop(path, "too large file");
                 return Ok(());

@@ -183,7 +183,7 @@ impl ScanComparison<'_> {
                     match read {
                         DiskRead::Entry(entry, _) => drop(self.found.insert(path, Some(entry))),
                         DiskRead::TooLarge(file) => self.too_large.push(file),
-                        DiskRead::Gone | DiskRead::Unsettled => {}
+                        DiskRead::NoFile(_) | DiskRead::Unsettled => {}
                     }
                 }
                 // The walk did not see it and now it is there: a program is changing the directory.

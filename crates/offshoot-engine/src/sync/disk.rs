@@ -43,11 +43,19 @@ impl Synchronizer {
                 Some(stat) => stat,
                 None => match dir.stat(path)? {
                     Some(stat) => stat,
-                    None => return Ok(DiskRead::Gone),
+                    None => return Ok(DiskRead::NoFile(None)),
                 },
             };
             let content = match stat.entry_kind() {
-                Some(EntryKind::Dir) | None => return Ok(DiskRead::Gone),
+                None => return Ok(DiskRead::NoFile(None)),
+                Some(EntryKind::Dir) => {
+                    return Ok(DiskRead::NoFile(Some(DiskEntry {
+                        kind: EntryKind::Dir,
+                        perm: stat.perm,
+                        id: None,
+                        size: 0,
+                    })));
+                }
                 Some(EntryKind::File) if stat.size > largest => {
                     return Ok(DiskRead::TooLarge(TooLarge {
                         path: path.clone(),
@@ -158,8 +166,9 @@ impl Synchronizer {
 
 /// The outcome of reading a file or link.
 pub(crate) enum DiskRead {
-    /// The path has no file and no link any more.
-    Gone,
+    /// The path has no file and no link any more, but perhaps a directory. Who looks again may find a
+    /// file that came back, whose content is not stored.
+    NoFile(Option<DiskEntry>),
     /// The file kept changing while it was read.
     Unsettled,
     /// The file is too large and was not read.

@@ -367,9 +367,7 @@ impl ForkWalk<'_> {
                 }
                 Ok(Some(Some(there)))
             }
-            DiskRead::Gone => Ok(Some(
-                self.sync.directories.entry_on_disk(self.dir, &one.path)?,
-            )),
+            DiskRead::NoFile(dir) => Ok(Some(dir)),
             DiskRead::Unsettled => {
                 self.synced.unsettled.push(one.path.clone());
                 Ok(None)

@@ -100,7 +100,7 @@ impl Synchronizer {
 impl HashResults {
     fn add(&mut self, path: &RelPath, read: DiskRead, known: Option<&Entry>) {
         match read {
-            DiskRead::Gone => drop(self.found.insert(path.clone(), None)),
+            DiskRead::NoFile(_) => drop(self.found.insert(path.clone(), None)),
             DiskRead::Unsettled => self.unsettled.push(path.clone()),
             DiskRead::TooLarge(file) => self.too_large.push(file),
             DiskRead::Entry(entry, stat) => {

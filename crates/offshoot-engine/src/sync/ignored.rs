@@ -76,7 +76,7 @@ impl Synchronizer {
                         }
                         Some(entry)
                     }
-                    DiskRead::Gone => self.directories.entry_on_disk(dir, path)?,
+                    DiskRead::NoFile(dir) => dir,
                     DiskRead::Unsettled => continue,
                     DiskRead::TooLarge(file) => {
                         too_large.push(file);

@@ -1,6 +1,6 @@
 //! Recording what outside programs did to one path, before Offshoot changes or reads that path.
 
-use offshoot_core::{Cause, EntryKind, Operator, RelPath, Result, WorkspaceId};
+use offshoot_core::{Cause, Operator, RelPath, Result, WorkspaceId};
 use offshoot_fs::SafeDir;
 use offshoot_store::{Durability, WorkspaceRow};
 
@@ -104,20 +104,15 @@ impl Synchronizer {
                 if known.is_none() && is_too_deep(step.as_bytes()) {
                     break;
                 }
-                let there = match dir.stat(&step)?.and_then(|stat| stat.entry_kind()) {
-                    None => None,
-                    Some(EntryKind::Dir) => self.directories.entry_on_disk(dir, &step)?,
-                    Some(_) => {
-                        let known = known.as_ref();
-                        match self.read_from_disk(dir, &step, None, known, largest, &bulk)? {
-                            DiskRead::Entry(entry, _) => Some(entry),
-                            DiskRead::Gone => None,
-                            // No version holds the file, so nothing may replace it.
-                            DiskRead::TooLarge(file) => return Err(file.refuse()),
-                            DiskRead::Unsettled => return Err(is_being_changed(&step)),
-                        }
-                    }
-                };
+                let known_step = known.as_ref();
+                let there =
+                    match self.read_from_disk(dir, &step, None, known_step, largest, &bulk)? {
+                        DiskRead::Entry(entry, _) => Some(entry),
+                        DiskRead::NoFile(dir) => dir,
+                        // No version holds the file, so nothing may replace it.
+                        DiskRead::TooLarge(file) => return Err(file.refuse()),
+                        DiskRead::Unsettled => return Err(is_being_changed(&step)),
+                    };
                 if differs(there.as_ref(), known.as_ref()) {
                     found.insert(step, there);
                 }

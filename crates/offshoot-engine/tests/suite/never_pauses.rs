@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::fixture::{p, user, with_each};
 use offshoot_core::{ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_engine::Engine;
-use offshoot_testkit::{skip, soak};
 
 /// What programs do: replace files, write them in place, and make and remove directories.
 fn work(root: &Path, number: usize) {
@@ -79,15 +78,8 @@ fn beside(path: &Path, programs: &[fn(&Path, usize)], act: impl FnOnce()) {
     });
 }
 
-/// Fails in about one of ten runs: a snapshot says `workspace_busy` because a file changed its size while
-/// it was read, or an archive misses a content. It runs in the soak until that is mended.
 #[test]
 fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
-    if !soak() {
-        return skip(
-            "a snapshot beside a program that never pauses may be refused; only in the soak",
-        );
-    }
     with_each(|test| {
         let project = test.project("web");
         let (id, path) = test.fork(&project, "one");
