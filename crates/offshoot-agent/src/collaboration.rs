@@ -129,7 +129,7 @@ fn project_tools() -> Vec<Tool> {
         ),
         Tool::without_workspace(
             "complete",
-            "Bring what changed in the workspace into its project. What fits lands at once; conflicts are listed and wait for a review. The workspace ends unless `keep` is set. Calling it again gives the same answer.",
+            "Bring what changed in the workspace into its project. What fits lands at once, or, in a project that lands all or nothing, once every conflict is decided; conflicts are listed and wait for a review. The workspace ends unless `keep` is set. Calling it again gives the same answer.",
             REPLACES,
             |access, asked: wire::CompleteRequest| {
                 let id = access.workspace_to_complete()?;

@@ -311,8 +311,8 @@ pub(crate) enum Command {
     /// Merge three versions of one file, like `git merge-file`
     ///
     /// By line as git does, then by word where lines conflict; JSON by structure. Exit code 0 if
-    /// the result is clean, otherwise the number of conflicts, at most 127; above 127 if it could
-    /// not be merged at all. Also usable as a git merge driver.
+    /// the result is clean, 1 if something conflicts, above 127 if it could not be merged at all.
+    /// Also usable as a git merge driver.
     MergeFile(crate::commands::MergeFileArgs),
     /// Measure what things cost here, beside git and the bare system calls
     ///

@@ -65,12 +65,16 @@ impl WorkspaceLock {
         }
     }
 
-    /// Says that the half-done change of a dead holder is repaired.
-    pub fn set_repaired(&mut self) {
+    /// Says that the half-done change of a dead holder is repaired, and that this holder's changes
+    /// begin after `revision`.
+    pub fn set_repaired(&mut self, revision: u64) {
         if let Held::Exclusive {
-            abandoned_since, ..
+            file,
+            abandoned_since,
         } = &mut self.held
         {
+            // If this fails, the next holder repairs more than it has to.
+            let _ = file.set_unfinished(Some(revision));
             *abandoned_since = None;
         }
     }

@@ -20,7 +20,7 @@ use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId}
 use offshoot_fs::{NameLock, PathResolver, ProviderName, Reserve, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, NewHasher, SqliteOptions,
-    SqliteStore, StatementLog, Store, WorkspaceRow,
+    SqliteStore, StatementLog, Store, WorkspaceKey, WorkspaceRow,
 };
 
 use crate::context::data_dir::DataDir;
@@ -207,8 +207,8 @@ impl Context {
         Timestamp::now()
     }
 
-    pub(crate) fn lock_name(row: &WorkspaceRow) -> String {
-        row.key.0.to_string()
+    pub(crate) fn lock_name(key: WorkspaceKey) -> String {
+        key.0.to_string()
     }
 
     /// The lock on a name, which creating and removing a workspace of that name takes.
@@ -225,7 +225,7 @@ impl Context {
     pub(crate) fn forget_locks(&self, row: &WorkspaceRow) {
         // A request that waits for one of them then finds no workspace. If the lock is not free
         // within a second, empty files stay.
-        let name = Self::lock_name(row);
+        let name = Self::lock_name(row.key);
         let _ = self.locks.remove_files(&name, Duration::from_secs(1));
     }
 }

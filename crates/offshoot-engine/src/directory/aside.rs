@@ -56,7 +56,7 @@ impl Directories {
         else {
             return Ok(());
         };
-        let Ok(_lock) = self.exclusive_by_key(WorkspaceKey(key), patience) else {
+        let Ok(_lock) = self.exclusive_unrepaired(WorkspaceKey(key), patience) else {
             return Ok(());
         };
         let aside = self.aside_of(WorkspaceKey(key));

@@ -46,17 +46,19 @@ impl Directories {
         row: &WorkspaceRow,
         timeout: Duration,
     ) -> Result<(WorkspaceLock, Option<WorkspaceRow>)> {
-        let (mut lock, now) = self.lock_at_revision(row, timeout)?;
+        let (mut lock, now) = self
+            .lock_key(row.key, timeout)
+            .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))?;
         let Some(since) = lock.abandoned_since() else {
             return Ok((lock, now));
         };
-        match self.repair_abandoned(row, since) {
-            Ok(()) => lock.set_repaired(),
+        let repaired = self
+            .repair_abandoned(row, since)
+            .and_then(|()| self.set_repaired(row.key, &mut lock));
+        if let Err(error) = repaired {
             // The next holder and the next start try again. It is no error here, because a
             // workspace can be deleted on a full disk.
-            Err(error) => {
-                tracing::warn!(workspace = %row.id, ?error, "a directory cannot be repaired now");
-            }
+            tracing::warn!(workspace = %row.id, ?error, "a directory cannot be repaired now");
         }
         Ok((lock, None))
     }
@@ -64,54 +66,46 @@ impl Directories {
     /// Takes the exclusive lock for recovery, which repairs the directory itself.
     pub(crate) fn exclusive_unrepaired(
         &self,
-        row: &WorkspaceRow,
+        key: WorkspaceKey,
         timeout: Duration,
     ) -> Result<WorkspaceLock> {
-        self.lock_at_revision(row, timeout).map(|(lock, _)| lock)
+        self.lock_key(key, timeout).map(|(lock, _)| lock)
+    }
+
+    /// Notes in the lock that its directory is repaired up to the revision of now.
+    pub(crate) fn set_repaired(&self, key: WorkspaceKey, lock: &mut WorkspaceLock) -> Result<()> {
+        let now = self.store().read(|tx| tx.workspace_by_key(key))?;
+        lock.set_repaired(revision_of(now.as_ref()));
+        Ok(())
     }
 
     /// Takes the exclusive lock, which notes the revision of the workspace. That is read under the lock:
-    /// the row of the caller was read before others released it.
-    fn lock_at_revision(
+    /// a row that the caller read before may be old.
+    fn lock_key(
         &self,
-        row: &WorkspaceRow,
+        key: WorkspaceKey,
         timeout: Duration,
     ) -> Result<(WorkspaceLock, Option<WorkspaceRow>)> {
         let mut now = None;
         let revision = || {
-            now = self.store().read(|tx| tx.workspace_by_key(row.key))?;
-            let revision = now.as_ref().map_or(row.revision, |now| now.revision);
-            Ok(u64::try_from(revision).unwrap_or_default())
+            now = self.store().read(|tx| tx.workspace_by_key(key))?;
+            Ok(revision_of(now.as_ref()))
         };
-        let name = Context::lock_name(row);
-        let lock = self
-            .context
-            .locks
-            .exclusive_at(&name, timeout, revision)
-            .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))?;
+        let name = Context::lock_name(key);
+        let lock = self.context.locks.exclusive_at(&name, timeout, revision)?;
         Ok((lock, now))
-    }
-
-    /// Takes the exclusive lock of a workspace that is known by its key, for recovery.
-    pub(crate) fn exclusive_by_key(
-        &self,
-        key: WorkspaceKey,
-        timeout: Duration,
-    ) -> Result<WorkspaceLock> {
-        let revision = || {
-            let row = self.store().read(|tx| tx.workspace_by_key(key))?;
-            let revision = row.map_or(0, |row| row.revision);
-            Ok(u64::try_from(revision).unwrap_or_default())
-        };
-        let name = key.0.to_string();
-        self.context.locks.exclusive_at(&name, timeout, revision)
     }
 
     /// Takes the lock under which several callers may change single files at once.
     pub(crate) fn shared(&self, row: &WorkspaceRow) -> Result<WorkspaceLock> {
         self.context
             .locks
-            .shared(&Context::lock_name(row), self.context.options.lock_timeout)
+            .shared(&Context::lock_name(row.key), self.context.options.lock_timeout)
             .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))
     }
+}
+
+fn revision_of(row: Option<&WorkspaceRow>) -> u64 {
+    row.and_then(|row| u64::try_from(row.revision).ok())
+        .unwrap_or_default()
 }

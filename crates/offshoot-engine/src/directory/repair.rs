@@ -102,7 +102,14 @@ impl Directories {
             // A file that is too large to be read is the user's, and stays.
             let unread =
                 there.is_some_and(|there| there.kind == EntryKind::File && there.id.is_none());
-            if as_wanted || unread {
+            // So is a directory with unrecorded entries where a file should be.
+            let occupied = wanted.is_some_and(|wanted| !wanted.is_dir())
+                && there.is_some_and(|there| there.kind == EntryKind::Dir)
+                && dir
+                    .names(path)?
+                    .iter()
+                    .any(|(name, _)| !recent.contains_key(&path.join_name(name)));
+            if as_wanted || unread || occupied {
                 continue;
             }
             let ours = there.is_none_or(|there| {

@@ -88,14 +88,13 @@ impl Upkeep {
     /// died.
     fn recover_directory(&self, row: &WorkspaceRow, scope: Option<RepairScope>) -> Result<()> {
         let timeout = self.context.options.lock_timeout;
-        let mut lock = self.directories.exclusive_unrepaired(row, timeout)?;
+        let mut lock = self.directories.exclusive_unrepaired(row.key, timeout)?;
         match (scope, lock.abandoned_since()) {
             (Some(scope), _) => self.directories.repair_directory(row, scope)?,
             (None, Some(since)) => self.directories.repair_abandoned(row, since)?,
             (None, None) => {}
         }
-        lock.set_repaired();
-        Ok(())
+        self.directories.set_repaired(row.key, &mut lock)
     }
 
     /// The part of recovery that runs in the background. The marks of dead processes go last: until

@@ -61,7 +61,7 @@ impl Upkeep {
         let target = self.context.data.tmp().join(name);
         let Ok(_lock) = self
             .directories
-            .exclusive_by_key(WorkspaceKey(key), MAX_WAIT)
+            .exclusive_unrepaired(WorkspaceKey(key), MAX_WAIT)
         else {
             return Ok(());
         };
@@ -122,7 +122,7 @@ impl Upkeep {
     }
 
     fn recover_open_fork(&self, row: &WorkspaceRow, dirs: &ForkDirs, place: i64) -> Result<()> {
-        let Ok(_lock) = self.directories.exclusive_by_key(row.key, MAX_WAIT) else {
+        let Ok(_lock) = self.directories.exclusive_unrepaired(row.key, MAX_WAIT) else {
             return Ok(());
         };
         let row = match self.store().read(|tx| tx.workspace_by_key(row.key))? {

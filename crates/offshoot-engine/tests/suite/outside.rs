@@ -498,19 +498,47 @@ fn a_repair_leaves_what_outside_programs_did_to_earlier_changes() {
     fs::remove_file(path.join("removed")).unwrap();
     fs::write(path.join("emptied"), b"").unwrap();
     fs::write(path.join("reverted"), b"first").unwrap();
-    let row = test.store().read(|tx| tx.workspace(&ws)).unwrap().unwrap();
-    let lock = test
-        .host
-        .path()
-        .join("data/locks")
-        .join(format!("{}.main", row.key.0));
-    let dead_holder = u64::try_from(row.revision).unwrap() + 1;
-    let file = fs::File::options().write(true).open(lock).unwrap();
-    file.set_len(dead_holder).unwrap();
+    lock_of_dead_holder(&test, &ws, 0);
     test.write(&ws, "other", b"x");
     assert!(!path.join("removed").exists(), "a deletion was undone");
     assert_eq!(fs::read(path.join("emptied")).unwrap(), b"");
     assert_eq!(fs::read(path.join("reverted")).unwrap(), b"first");
     test.engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
+}
+
+/// A directory that an outside program made where a killed process was about to write a file is the
+/// program's, and does not keep the rest from being repaired.
+#[test]
+fn a_repair_goes_on_beside_a_directory_in_its_way() {
+    let (test, ws, path) = handed_out();
+    test.write(&ws, "taken", b"of the dead");
+    test.write(&ws, "zlost", b"of the dead");
+    for name in ["taken", "zlost"] {
+        fs::remove_file(path.join(name)).unwrap();
+    }
+    fs::create_dir(path.join("taken")).unwrap();
+    fs::write(path.join("taken/inside"), b"of a program").unwrap();
+    let lock = lock_of_dead_holder(&test, &ws, 2);
+    test.write(&ws, "other", b"x");
+    assert_eq!(fs::metadata(lock).unwrap().len(), 0, "it is repaired");
+    assert_eq!(fs::read(path.join("zlost")).unwrap(), b"of the dead");
+    assert_eq!(fs::read(path.join("taken/inside")).unwrap(), b"of a program");
+    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    assert_eq!(out_of_line(&test, &ws), None);
+}
+
+/// Leaves the lock of a workspace as a holder does that began so many revisions ago and died. Returns
+/// the file of the lock.
+fn lock_of_dead_holder(test: &TestEngine, ws: &WorkspaceId, revisions_ago: u64) -> PathBuf {
+    let row = test.store().read(|tx| tx.workspace(ws)).unwrap().unwrap();
+    let lock = test
+        .host
+        .path()
+        .join("data/locks")
+        .join(format!("{}.main", row.key.0));
+    let began_at = u64::try_from(row.revision).unwrap() - revisions_ago;
+    let file = fs::File::options().write(true).open(&lock).unwrap();
+    file.set_len(began_at + 1).unwrap();
+    lock
 }

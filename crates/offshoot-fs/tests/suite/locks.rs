@@ -231,7 +231,7 @@ fn processes_exclude_each_other_and_kill_releases() {
     drop(next);
     let mut next = locks.exclusive("ws", NOW).unwrap();
     assert_eq!(next.abandoned_since(), Some(0));
-    next.set_repaired();
+    next.set_repaired(3);
     drop(next);
     let next = locks.exclusive("ws", NOW).unwrap();
     assert_eq!(next.abandoned_since(), None);
