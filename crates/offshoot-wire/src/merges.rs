@@ -17,6 +17,9 @@ pub struct Completed {
     snapshot: Option<String>,
     workspace_snapshot: Option<String>,
     merged: Vec<String>,
+    /// What fits and waits with the conflicts, because nothing of an atomic merge lands before them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<String>,
     conflicts: Vec<PendingConflict>,
     unchanged: Vec<String>,
     auto_resolved: Vec<AutoResolved>,
@@ -124,6 +127,7 @@ impl From<&engine::Completed> for Completed {
             snapshot: hex(done.snapshot),
             workspace_snapshot: hex(done.theirs),
             merged: texts(&done.merged),
+            waiting: texts(&done.waiting),
             conflicts: done.conflicts.iter().map(PendingConflict::from).collect(),
             unchanged: texts(&done.unchanged),
             auto_resolved: done.auto_resolved.iter().map(auto_resolved).collect(),

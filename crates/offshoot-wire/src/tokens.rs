@@ -79,7 +79,11 @@ impl Token {
         let found = named
             .iter()
             .find_map(|(what, name)| name.as_ref().map(|name| format!("{what} {name}")));
-        found.unwrap_or_else(|| self.kind.clone())
+        let mut reach = found.unwrap_or_else(|| self.kind.clone());
+        if !self.allow.is_empty() {
+            reach = format!("{reach}, {}", self.allow.join(" "));
+        }
+        reach
     }
 }
 

@@ -270,6 +270,11 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
                 .line(format_args!("  = {}  ({how})", shown(&one.path)))?;
         }
     }
+    for path in &done.waiting {
+        let path = shown(path);
+        cx.output
+            .line(format_args!("  . {path}  (fits; waits for the conflicts)"))?;
+    }
     for one in &done.left_out {
         let (path, why) = (shown(&one.path), printable(&one.reason));
         cx.output

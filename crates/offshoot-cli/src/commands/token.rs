@@ -73,7 +73,7 @@ fn list(cx: &mut Context<'_>) -> CommandResult {
     let rows: Vec<Vec<String>> = tokens
         .iter()
         .map(|token| {
-            let reach = wire::Token::from(token).reach();
+            let reach = printable(&wire::Token::from(token).reach());
             let ends = match (token.revoked_at, token.expires_at) {
                 (Some(_), _) => "revoked".to_owned(),
                 (None, Some(end)) => end.to_string(),

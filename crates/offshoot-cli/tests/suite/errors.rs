@@ -11,7 +11,7 @@ fn errors_as_people_see_them() {
         (
             &["ls", "nix"][..],
             "error: there is no workspace `nix`\n\
-             hint: `offshoot workspace list` shows those there are\n",
+             hint: `offshoot workspace list` shows those there are; `offshoot fork PROJECT` makes one\n",
         ),
         (
             &["workspace", "create", "w"],

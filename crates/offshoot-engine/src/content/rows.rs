@@ -37,7 +37,7 @@ pub(crate) fn no_workspace(id: &WorkspaceId) -> Error {
         ErrorCode::WorkspaceNotFound,
         format!("there is no workspace `{id}`"),
     )
-    .with_hint("`offshoot workspace list` shows those there are")
+    .with_hint("`offshoot workspace list` shows those there are; `offshoot fork PROJECT` makes one")
 }
 
 pub(crate) fn is_a_directory(path: &RelPath) -> Error {

@@ -100,7 +100,10 @@ impl Directories {
     pub(crate) fn shared(&self, row: &WorkspaceRow) -> Result<WorkspaceLock> {
         self.context
             .locks
-            .shared(&Context::lock_name(row.key), self.context.options.lock_timeout)
+            .shared(
+                &Context::lock_name(row.key),
+                self.context.options.lock_timeout,
+            )
             .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))
     }
 }

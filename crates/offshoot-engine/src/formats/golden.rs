@@ -117,6 +117,7 @@ fn receipt() -> Completed {
         theirs: Some(id('b')),
         since: Some(id('c')),
         merged: vec![path("a.txt"), path("b\\xff")],
+        waiting: Vec::new(),
         conflicts: vec![
             waiting("c", &["line 1", "/name"], "both_changed", Some("r1")),
             waiting("d", &[], "protected", None),
@@ -155,6 +156,14 @@ fn receipts() {
     assert_eq!((first.since, first.left_out), (None, Vec::new()));
     assert_eq!(first.decided[0].policy, Policy::Review);
     assert!(!first.include_ignored && !first.landed_nothing);
+    let waits = Completed {
+        waiting: vec![path("g")],
+        ..receipt()
+    };
+    assert_eq!(
+        parse_receipt(&receipt_text(&waits).unwrap()).unwrap(),
+        waits
+    );
 }
 
 fn review() -> Details {

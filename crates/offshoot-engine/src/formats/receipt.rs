@@ -24,6 +24,8 @@ struct StoredReceipt {
     since: Option<ObjectId>,
     #[serde(with = "as_text::list")]
     merged: Vec<RelPath>,
+    #[serde(default, with = "as_text::list", skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<RelPath>,
     conflicts: Vec<StoredConflict>,
     #[serde(with = "as_text::list")]
     unchanged: Vec<RelPath>,
@@ -103,6 +105,7 @@ pub(crate) fn receipt_text(completed: &Completed) -> Result<String> {
         theirs: done.theirs,
         since: done.since,
         merged: done.merged,
+        waiting: done.waiting,
         conflicts: done.conflicts.into_iter().map(conflict).collect(),
         unchanged: done.unchanged,
         auto_resolved: done.auto_resolved.into_iter().map(together).collect(),
@@ -129,6 +132,7 @@ pub(crate) fn parse_receipt(text: &str) -> Result<Completed> {
         theirs: stored.theirs,
         since: stored.since,
         merged: stored.merged,
+        waiting: stored.waiting,
         conflicts: stored
             .conflicts
             .into_iter()

@@ -68,6 +68,8 @@ pub struct Completed {
     pub since: Option<ObjectId>,
     /// Paths of the project that changed.
     pub merged: Vec<RelPath>,
+    /// Paths that fit and wait with the conflicts, because nothing of the merge lands before them.
+    pub waiting: Vec<RelPath>,
     /// Paths that wait for somebody to decide.
     pub conflicts: Vec<PendingConflict>,
     /// Paths that the project had already in the same form.

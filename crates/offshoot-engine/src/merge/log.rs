@@ -75,8 +75,7 @@ impl Merges {
             ));
         }
         let Some(landed) = merge.snapshot else {
-            return Err(Error::invalid("the merge has landed nothing")
-                .with_hint("its conflicts are still waiting: `offshoot review list`"));
+            return Err(landed_nothing());
         };
         let (after, before) = self.store().read(|tx| {
             let gone = || Error::internal("a snapshot of a merge is gone");
@@ -139,6 +138,9 @@ impl Merges {
             )
             .with_hint(format!("`offshoot merge show {merge}` lists what was"))
         })?;
+        if receipt.waits_whole() {
+            return Err(landed_nothing());
+        }
         let bytes = self.contents.whole_object(&lost)?;
         self.projects.put_in_project(
             &receipt.project.parse()?,
@@ -162,6 +164,11 @@ fn changed_since_merge(conflicts: &[Conflict]) -> Error {
         paths.join("`, `")
     ))
     .with_details(serde_json::json!({ "conflicts": paths }))
+}
+
+fn landed_nothing() -> Error {
+    Error::invalid("the merge has landed nothing")
+        .with_hint("its conflicts are still waiting: `offshoot review list`")
 }
 
 fn as_receipt(row: &MergeRow) -> Result<MergeReceipt> {

@@ -15,7 +15,7 @@ use crate::content::history_writer::LineTemplate;
 use crate::content::left_out::git_refuses_any;
 use crate::content::objects::PendingObjects;
 use crate::content::rows::{agent_of, state_of_row};
-use crate::content::state::{State, StateChange, StateEntry};
+use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::merge::Merges;
 use crate::merge::authors::Authors;
@@ -199,7 +199,9 @@ impl Merges {
             reviews,
         } = planned;
         if completed.atomic && !reviews.is_empty() {
-            proposal = Proposal::default();
+            let edits = std::mem::take(&mut proposal).edits.into_iter();
+            let of_files = edits.filter(|(_, edit)| edit.kind_after() != Some(EntryKind::Dir));
+            completed.waiting = of_files.map(|(path, _)| path).collect();
         }
         let given = request.options.label.clone();
         let label = given.unwrap_or_else(|| format!("Merge {}", request.row.id));
@@ -212,8 +214,7 @@ impl Merges {
         let draft = draft.filter(|draft| !draft.changes.is_empty());
         if let Some(draft) = &draft {
             completed.snapshot = Some(draft.snapshot.id);
-            let files = draft.changes.iter().filter(|change| is_of_a_file(change));
-            completed.merged = files.map(|change| change.path.clone()).collect();
+            completed.merged = draft.changed_files();
             closed.extend(closed_by_agreement(tx, objects, draft, request.row.key)?);
         }
         Ok(HeadChange {
@@ -339,6 +340,7 @@ fn receipt_so_far(
         theirs: None,
         since,
         merged: Vec::new(),
+        waiting: Vec::new(),
         conflicts: Vec::new(),
         auto_resolved: together.collect(),
         unchanged: std::mem::take(&mut merge.unchanged),
@@ -380,12 +382,6 @@ fn review_protected(
         draft.reviews.push(review);
     }
     Ok(())
-}
-
-/// Whether a change is one of a file or a link, and not only of directories.
-fn is_of_a_file(change: &StateChange) -> bool {
-    let is_file = |entry: Option<StateEntry>| entry.is_some_and(|one| one.kind != EntryKind::Dir);
-    is_file(change.before) || is_file(change.after)
 }
 
 fn record<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> ChangeRecord<'a> {

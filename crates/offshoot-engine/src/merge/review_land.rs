@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use offshoot_core::{Cause, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result};
+use offshoot_core::{Cause, Error, ErrorCode, Operator, ProjectId, RelPath, Result};
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, Edit, MergeOptions};
 use offshoot_store::{
@@ -29,7 +29,7 @@ use crate::merge::decision::{CheckedResolution, choice_named};
 use crate::merge::protect::known_paths;
 use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved, refuse_other};
 use crate::merge::three_way::{ThreeStates, merge_into_project, state_edits};
-use crate::project::head::{ChangeRecord, Proposal};
+use crate::project::head::{ChangeRecord, ProjectDraft, Proposal};
 use crate::project::policy::MergeSettings;
 use crate::project::protection::Protection;
 use crate::workspace::snapshot::Snapshot;
@@ -166,16 +166,17 @@ impl Merges {
             }
             Ok(proposal)
         };
-        let mark = |tx: &mut dyn WriteTx, snapshot: Option<ObjectId>| -> Result<()> {
+        let mark = |tx: &mut dyn WriteTx, draft: Option<&ProjectDraft>| -> Result<()> {
+            let snapshot = draft.map(|draft| draft.snapshot.id);
             for (review, resolution, decision) in decided {
                 mark_resolved(tx, review, resolution, decision, snapshot)?;
             }
-            merge.map_or(Ok(()), |merge| mark_landed(tx, merge, snapshot))
+            merge.map_or(Ok(()), |merge| mark_landed(tx, merge, draft))
         };
         let (snapshot, created) =
             self.projects
                 .change_project(&project_id, &record, make, |tx, draft| {
-                    mark(tx, Some(draft.snapshot.id))
+                    mark(tx, Some(draft))
                 })?;
         if created {
             return Ok(Some(snapshot));
@@ -366,7 +367,7 @@ fn label_of(decided: &[DecidedReview], merge: Option<&MergeRow>) -> Result<Strin
 }
 
 /// Notes where a merge that waited has gone; nothing if somebody else landed it meanwhile.
-fn mark_landed(tx: &mut dyn WriteTx, merge: &MergeRow, snapshot: Option<ObjectId>) -> Result<()> {
+fn mark_landed(tx: &mut dyn WriteTx, merge: &MergeRow, draft: Option<&ProjectDraft>) -> Result<()> {
     let Some(now) = tx.merge(&merge.id)? else {
         return Err(Error::internal("a review belongs to no merge"));
     };
@@ -374,8 +375,11 @@ fn mark_landed(tx: &mut dyn WriteTx, merge: &MergeRow, snapshot: Option<ObjectId
     if !completed.waits_whole() {
         return Ok(());
     }
+    let snapshot = draft.map(|draft| draft.snapshot.id);
     completed.snapshot = snapshot;
     completed.landed_nothing = snapshot.is_none();
+    completed.waiting.clear();
+    completed.merged = draft.map(ProjectDraft::changed_files).unwrap_or_default();
     tx.put_merge(&MergeRow {
         snapshot,
         outcome: formats::receipt_text(&completed)?,

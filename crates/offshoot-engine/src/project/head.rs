@@ -79,6 +79,17 @@ pub(crate) struct ProjectDraft {
     sizes: Vec<i64>,
 }
 
+impl ProjectDraft {
+    /// The files and links that the change concerns, without directories.
+    pub(crate) fn changed_files(&self) -> Vec<RelPath> {
+        let is_file =
+            |entry: Option<StateEntry>| entry.is_some_and(|one| one.kind != EntryKind::Dir);
+        let changes = self.changes.iter();
+        let files = changes.filter(|change| is_file(change.before) || is_file(change.after));
+        files.map(|change| change.path.clone()).collect()
+    }
+}
+
 /// How a change of a project is recorded.
 pub(crate) struct ChangeRecord<'a> {
     pub(crate) label: &'a str,

@@ -343,6 +343,7 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
     test.put(&project, "docs/a/b", "other\n");
     let done = complete(&test, &id);
     assert_eq!((done.snapshot, done.conflicts.len()), (None, 2));
+    assert_eq!((&*done.merged, &*done.waiting), (&[][..], &[p("free")][..]));
     let names = |test: &TestEngine| -> Vec<String> {
         let all = test
             .engine
@@ -374,6 +375,11 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
         .unwrap();
     assert!(last.snapshot.is_some());
     assert!(names(&test).contains(&"free".to_owned()));
+    let receipt = test.engine.merges.receipt(done.merge_id.as_ref().unwrap());
+    let receipt = receipt.unwrap();
+    let expected = [p("README"), p("free")];
+    assert_eq!(receipt.completed.merged, expected, "as it landed");
+    assert!(receipt.completed.waiting.is_empty());
     let texts = [
         test.project_text(&project, "README"),
         test.project_text(&project, "docs/a/b"),

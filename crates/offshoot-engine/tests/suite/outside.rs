@@ -523,7 +523,10 @@ fn a_repair_goes_on_beside_a_directory_in_its_way() {
     test.write(&ws, "other", b"x");
     assert_eq!(fs::metadata(lock).unwrap().len(), 0, "it is repaired");
     assert_eq!(fs::read(path.join("zlost")).unwrap(), b"of the dead");
-    assert_eq!(fs::read(path.join("taken/inside")).unwrap(), b"of a program");
+    assert_eq!(
+        fs::read(path.join("taken/inside")).unwrap(),
+        b"of a program"
+    );
     test.engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
 }
