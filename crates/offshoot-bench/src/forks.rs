@@ -177,11 +177,11 @@ fn changes(
         }
         std::thread::sleep(std::time::Duration::from_millis(30));
         // Looked at once before: what changed since the last look is hashed, the rest is not.
-        engine.sync.changes(&id, &cause())?;
+        engine.sync.changes(&id)?;
         std::thread::sleep(std::time::Duration::from_millis(30));
         // In turns, so that both find the same caches.
         for _ in 0..repeat.max(5) {
-            ours.push(timed(|| engine.sync.changes(&id, &cause()))?.1);
+            ours.push(timed(|| engine.sync.changes(&id))?.1);
             walks.push(timed(|| peers::bare_walk(&upper))?.1);
         }
         peers::git(&git, &["status", "--porcelain"])?;

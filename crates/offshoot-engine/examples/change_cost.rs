@@ -54,12 +54,12 @@ fn main() {
                 std::fs::write(path.join(file_path(n * files / 10)), "changed").unwrap();
             }
             std::thread::sleep(Duration::from_millis(50));
-            engine.sync.changes(&id, &cause).unwrap();
+            engine.sync.changes(&id).unwrap();
             std::thread::sleep(Duration::from_millis(50));
-            engine.sync.changes(&id, &cause).unwrap();
+            engine.sync.changes(&id).unwrap();
             for _ in 0..rounds {
                 let began = Instant::now();
-                let changes = engine.sync.changes(&id, &cause).unwrap();
+                let changes = engine.sync.changes(&id).unwrap();
                 times.push(began.elapsed());
                 assert!(!changes.set.changes.is_empty());
             }

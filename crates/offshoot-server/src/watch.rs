@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use offshoot_core::{Cause, ErrorCode, Operator, Result, WorkspaceId};
+use offshoot_core::{ErrorCode, Result, WorkspaceId};
 use offshoot_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
@@ -261,7 +261,6 @@ impl WatchLoop {
     }
 
     fn sync_what_is_due(&mut self) {
-        let cause = Cause::by(Operator::system());
         for (id, workspace) in &mut self.workspaces {
             let heard = workspace
                 .dirty
@@ -271,7 +270,7 @@ impl WatchLoop {
                 continue;
             }
             workspace.dirty = None;
-            match self.engine.sync.sync_workspace(id, &cause) {
+            match self.engine.sync.sync_workspace(id) {
                 // Files that were being written are looked at again.
                 Ok(synced) if !synced.unsettled.is_empty() => {
                     workspace.dirty = Some(Instant::now());

@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_room_may_use_itself_and_what_is_below() {
         let text = "//! A.\nuse crate::content::index::Index;\nuse crate::merge::log::Log;\n";
-        assert!(findings("merge/plan.rs", text).is_empty());
+        assert!(findings("merge/dry_run.rs", text).is_empty());
         assert!(findings("engine.rs", text).is_empty());
         assert!(findings("formats/review.rs", text).is_empty());
         let test = "//! A.\n#[cfg(test)]\nmod tests {\n    use crate::engine::Engine;\n}\n";

@@ -35,10 +35,7 @@ pub(super) fn run(cx: &mut Context<'_>, args: &BlameArgs) -> CommandResult {
         true => BlameTarget::Project(&project),
         false => BlameTarget::Workspace(&workspace),
     };
-    let lines = cx
-        .engine
-        .history
-        .blame(of, args.at.as_deref(), &path, &cx.cause)?;
+    let lines = cx.engine.history.blame(of, args.at.as_deref(), &path)?;
     if cx.output.json() {
         cx.output.document(&wire::Blame::new(&path, &lines))?;
         return Ok(Exit::Done);

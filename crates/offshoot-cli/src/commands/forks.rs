@@ -10,10 +10,7 @@ use offshoot_wire as wire;
 /// Shows the forks.
 pub(super) fn run(cx: &mut Context<'_>, project: Option<&str>) -> CommandResult {
     let project: Option<ProjectId> = project.map(str::parse).transpose()?;
-    let forks = cx
-        .engine
-        .merges
-        .overview(project.as_ref(), true, &cx.cause)?;
+    let forks = cx.engine.merges.overview(project.as_ref(), true)?;
     if cx.output.json() {
         cx.output
             .document(&wire::ForkOverviews::from(forks.as_slice()))?;

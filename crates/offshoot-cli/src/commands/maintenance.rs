@@ -112,7 +112,7 @@ pub(super) fn purge(cx: &mut Context<'_>, command: &PurgeCommand) -> CommandResu
                 &format!("erase workspace `{id}` with all its snapshots"),
                 *yes,
             )?;
-            cx.engine.upkeep.purge_workspace(&id, &cx.cause)?
+            cx.engine.upkeep.purge_workspace(&id)?
         }
         PurgeCommand::Path {
             workspace,

@@ -17,7 +17,7 @@ use offshoot_wire as wire;
 use offshoot_wire::diff::{TextDiff, compare, file_header};
 
 pub(super) fn status(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let changes = cx.engine.sync.changes(id, &cx.cause)?;
+    let changes = cx.engine.sync.changes(id)?;
     if cx.output.json() {
         cx.output
             .document(&wire::Status::new(id.as_str(), &changes))?;
@@ -111,7 +111,7 @@ pub(super) fn diff(cx: &mut Context<'_>, args: &Diff) -> CommandResult {
     let form = &args.form;
     let from = form.from.as_deref().map_or(Point::Head, Point::Snapshot);
     let to = form.to.as_deref().map_or(Point::Now, Point::Snapshot);
-    let mut set = cx.engine.workspaces.diff(&id, from, to, &cx.cause)?;
+    let mut set = cx.engine.workspaces.diff(&id, from, to)?;
     set.changes.retain(|change| change.path.starts_with(&below));
     show_diff(cx, form, &set)
 }
@@ -443,7 +443,7 @@ fn history_row(line: &wire::HistoryLine, at: String) -> Vec<String> {
 }
 
 pub(super) fn sync(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let synced = cx.engine.sync.sync_workspace(id, &cx.cause)?;
+    let synced = cx.engine.sync.sync_workspace(id)?;
     if cx.output.json() {
         cx.output.document(&wire::Synced::from(&synced))?;
         return Ok(Exit::Done);

@@ -158,7 +158,7 @@ fn forks_beside(
     }
     let mut forks = Vec::new();
     for project in &projects {
-        forks.extend(cx.engine.merges.overview(Some(project), false, &cx.cause)?);
+        forks.extend(cx.engine.merges.overview(Some(project), false)?);
     }
     forks.sort_by(|a, b| a.workspace.id.cmp(&b.workspace.id));
     Ok(forks)
@@ -188,7 +188,7 @@ fn head(workspace: &Workspace) -> String {
 
 fn show(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     // The other forks are shown as recorded: `forks` syncs all of their directories.
-    let overview = cx.engine.merges.overview_beside(id, &cx.cause)?;
+    let overview = cx.engine.merges.overview_beside(id)?;
     let workspace = cx.engine.workspaces.workspace(id)?;
     if cx.output.json() {
         cx.output

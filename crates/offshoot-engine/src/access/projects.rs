@@ -222,9 +222,7 @@ impl Access {
     ) -> Result<Vec<BlameLine>> {
         self.check_project(id)?;
         self.principal.allows(Operation::Read, path)?;
-        self.rooms
-            .history
-            .blame(BlameTarget::Project(id), at, path, &self.cause)
+        self.rooms.history.blame(BlameTarget::Project(id), at, path)
     }
 
     /// See [`History::blame`](crate::History::blame), of a workspace. A principal that sees one
@@ -237,10 +235,10 @@ impl Access {
     ) -> Result<Vec<BlameLine>> {
         self.check_reach(id)?;
         self.principal.allows(Operation::Read, path)?;
-        let mut lines =
-            self.rooms
-                .history
-                .blame(BlameTarget::Workspace(id), at, path, &self.cause)?;
+        let mut lines = self
+            .rooms
+            .history
+            .blame(BlameTarget::Workspace(id), at, path)?;
         if self.sees_one_workspace() {
             for line in &mut lines {
                 self.hide_others(&mut line.operator, &mut line.agent, &mut line.message_id);

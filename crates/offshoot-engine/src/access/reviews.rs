@@ -83,10 +83,7 @@ impl Access {
         }
         let mut counts = self.rooms.merges.open_reviews(own)?;
         let reads = |path: &RelPath| self.principal.reads(path);
-        let mut forks = self
-            .rooms
-            .merges
-            .overview_after(own, &[], &reads, &self.cause)?;
+        let mut forks = self.rooms.merges.overview_after(own, &[], &reads)?;
         for fork in &mut forks {
             let last = fork.last_operation.take();
             fork.last_operation = last.filter(|line| self.principal.sees_line(line));

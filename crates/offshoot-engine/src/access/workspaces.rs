@@ -171,7 +171,7 @@ impl Access {
             )
             .with_hint("compare with the base, or update the workspace first"));
         }
-        let mut set = self.rooms.workspaces.diff(id, from, to, &self.cause)?;
+        let mut set = self.rooms.workspaces.diff(id, from, to)?;
         set.changes
             .retain(|change| self.principal.reads(&change.path));
         set.ignored.retain(|path| self.principal.sees(path));
@@ -181,7 +181,7 @@ impl Access {
     /// See [`Synchronizer::changes`](crate::Synchronizer::changes); changes of paths that may not be read are left out.
     pub fn changes(&self, id: &WorkspaceId) -> Result<Changes> {
         self.check_reach(id)?;
-        let mut changes = self.rooms.sync.changes(id, &self.cause)?;
+        let mut changes = self.rooms.sync.changes(id)?;
         let set = &mut changes.set;
         set.changes
             .retain(|change| self.principal.reads(&change.path));
@@ -246,7 +246,7 @@ impl Access {
     /// See [`Synchronizer::sync_workspace`](crate::Synchronizer::sync_workspace).
     pub fn sync(&self, id: &WorkspaceId) -> Result<Synced> {
         self.check_reach(id)?;
-        let mut synced = self.rooms.sync.sync_workspace(id, &self.cause)?;
+        let mut synced = self.rooms.sync.sync_workspace(id)?;
         synced
             .changes
             .retain(|change| self.principal.reads(&change.path));

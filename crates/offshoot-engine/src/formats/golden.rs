@@ -9,7 +9,7 @@ use crate::access::{Operation, PrincipalKind};
 use crate::content::left_out::LeftOut;
 use crate::content::rows::ParentProject;
 use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
-use crate::merge::decide::Decided;
+use crate::merge::policy_decision::Decided;
 use crate::merge::regions::{PartChoice, PartChoices};
 use crate::merge::review_row::{LandsIn, Who};
 use crate::project::policy::{PathPolicy, Policy};

@@ -7,7 +7,7 @@ use super::{StoredFormat, parse_text, to_text};
 use crate::content::as_text;
 use crate::content::left_out::LeftOut;
 use crate::merge::complete::{AutoResolved, Completed, PendingConflict};
-use crate::merge::decide::Decided;
+use crate::merge::policy_decision::Decided;
 use crate::project::policy::Policy;
 use crate::sync::ignored::IgnoredFiles;
 

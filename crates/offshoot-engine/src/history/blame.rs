@@ -69,10 +69,9 @@ impl History {
         of: BlameTarget<'_>,
         at: Option<&str>,
         path: &RelPath,
-        cause: &Cause,
     ) -> Result<Vec<BlameLine>> {
         if let (BlameTarget::Workspace(id), None) = (of, at) {
-            self.sync.sync_if_handed_out(id, cause)?;
+            self.sync.sync_if_handed_out(id)?;
         }
         self.store().read(|tx| {
             let row = match of {

@@ -7,7 +7,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use offshoot_core::{AgentId, Cause, ObjectId, ProjectId, RelPath, Result, WorkspaceId, cancel};
+use offshoot_core::{AgentId, ObjectId, ProjectId, RelPath, Result, WorkspaceId, cancel};
 use offshoot_store::{
     HistoryFilter, HistoryRow, ReadTx, ReviewState, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
@@ -89,12 +89,7 @@ impl Merges {
     /// [`Synchronizer::changes`](crate::Synchronizer::changes) does; without it the answer is what is recorded, which is what a server
     /// that watches directories wants. A fork whose directory cannot be looked at is told as it is
     /// recorded, with the reason.
-    pub fn overview(
-        &self,
-        project: Option<&ProjectId>,
-        look: bool,
-        cause: &Cause,
-    ) -> Result<Vec<ForkOverview>> {
+    pub fn overview(&self, project: Option<&ProjectId>, look: bool) -> Result<Vec<ForkOverview>> {
         let looked_at = match look {
             true => self.store().read(|tx| {
                 let rows = rows_of(tx, project)?;
@@ -103,17 +98,17 @@ impl Merges {
             })?,
             false => Vec::new(),
         };
-        self.overview_after(project, &looked_at, &|_| true, cause)
+        self.overview_after(project, &looked_at, &|_| true)
     }
 
     /// The open forks of the project of a fork, that fork included. Of that one alone the changes
     /// of outside programs are recorded first.
-    pub fn overview_beside(&self, id: &WorkspaceId, cause: &Cause) -> Result<Vec<ForkOverview>> {
+    pub fn overview_beside(&self, id: &WorkspaceId) -> Result<Vec<ForkOverview>> {
         match self.forks.fork_of(id)? {
             Some(fork) => {
                 let looked_at = fork.workspace.handed_out.then(|| id.clone());
                 let looked_at: Vec<WorkspaceId> = looked_at.into_iter().collect();
-                self.overview_after(Some(&fork.project), &looked_at, &|_| true, cause)
+                self.overview_after(Some(&fork.project), &looked_at, &|_| true)
             }
             None => Ok(Vec::new()),
         }
@@ -126,12 +121,11 @@ impl Merges {
         project: Option<&ProjectId>,
         looked_at: &[WorkspaceId],
         shows: &dyn Fn(&RelPath) -> bool,
-        cause: &Cause,
     ) -> Result<Vec<ForkOverview>> {
         let mut reasons = HashMap::new();
         for id in looked_at {
             cancel::check()?;
-            if let Err(error) = self.sync.sync_if_handed_out(id, cause) {
+            if let Err(error) = self.sync.sync_if_handed_out(id) {
                 reasons.insert(id, error.to_string());
             }
         }

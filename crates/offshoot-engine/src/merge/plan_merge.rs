@@ -21,7 +21,7 @@ use crate::merge::Merges;
 use crate::merge::authors::Authors;
 use crate::merge::base::{merge_base, merged_from_here};
 use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
-use crate::merge::decide::{add_taken_away, decide, keep_lost, taken_away};
+use crate::merge::policy_decision::{add_taken_away, decide, keep_lost, taken_away};
 use crate::merge::protect::{self, ProtectedChange, decided_before, held_review};
 use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
 use crate::merge::review_row::{ChangedPaths, ConflictContext, KnownReviews, LandsIn, new_review};

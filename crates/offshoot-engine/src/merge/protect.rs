@@ -15,7 +15,7 @@ use crate::content::rows::state_of;
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::merge::Merges;
 use crate::merge::authors::{Author, Authors};
-use crate::merge::decide::Decided;
+use crate::merge::policy_decision::Decided;
 use crate::merge::review_row::{
     ConflictContext, Decision, Details, KnownReviews, LandsIn, Subject, details_of, find_review,
     open_review,

@@ -14,7 +14,7 @@ use crate::content::state::{State, StateChange, StateEntry};
 use crate::context::prefixes::{MIN_PREFIX_DIGITS, prefix_too_short, random_name, unique_match};
 use crate::formats;
 use crate::merge::Merges;
-use crate::merge::decision::CheckedResolution;
+use crate::merge::review_decision::CheckedResolution;
 
 pub(crate) use crate::formats::{ContentAtOpening, Decision, Details};
 

@@ -17,8 +17,8 @@ use crate::content::state::{State, StateChange};
 use crate::merge::Merges;
 use crate::merge::authors::Authors;
 use crate::merge::complete::PendingConflict;
-use crate::merge::decision::CheckedResolution;
 use crate::merge::review_close::{asked_by_merges, closed_by_update, still_waiting};
+use crate::merge::review_decision::CheckedResolution;
 use crate::merge::review_row::{
     ChangedPaths, ConflictContext, Decision, KnownReviews, LandsIn, mark_resolved, new_review,
 };

@@ -17,8 +17,8 @@ use crate::content::workspace_row::line_of;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
-use crate::merge::decision::CheckedResolution;
 use crate::merge::regions::PartChoices;
+use crate::merge::review_decision::CheckedResolution;
 use crate::merge::review_land::{DecidedReview, LandingRequest};
 use crate::merge::review_row::{
     ContentAtOpening, Decision, LandsIn, Who, already_resolved, details_of, find_review,

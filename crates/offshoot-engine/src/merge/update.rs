@@ -83,7 +83,7 @@ impl Merges {
             .read(|tx| project_name(tx, &fork_row(tx, &row)?))?;
         self.projects.clear_earlier_merges(&project)?;
         let fingerprints = self.fingerprints_on_disk(&row)?;
-        let synced = self.sync.sync_locked(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false)?;
         let plan = || {
             self.store().read(|tx| {
                 let merged = merged_from_here(tx, &row)?;
@@ -134,7 +134,7 @@ impl Merges {
         let (row, _lock) = self.sync.lock_exclusively(id)?;
         self.directories.refuse_unfinished_git(&row)?;
         let fingerprints = self.fingerprints_on_disk(&row)?;
-        let synced = self.sync.sync_locked(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false)?;
         let plan = self
             .store()
             .read(|tx| self.plan_update(tx, &row, merged.as_ref()))?;

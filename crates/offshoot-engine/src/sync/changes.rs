@@ -1,6 +1,6 @@
 //! What a workspace changed since its base.
 
-use offshoot_core::{Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_core::{ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::content::change_set::{change_set, leaf_paths, overlapping_paths, topmost};
@@ -44,10 +44,10 @@ pub struct Changes {
 impl Synchronizer {
     /// What a workspace changed: a fork since its base, another workspace since its newest snapshot.
     /// Outside changes are recorded first.
-    pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
+    pub fn changes(&self, id: &WorkspaceId) -> Result<Changes> {
         let row = self.contents.open_row(id)?;
         if row.kind != WorkspaceKind::Fork {
-            let synced = self.sync_workspace(id, cause)?;
+            let synced = self.sync_workspace(id)?;
             let set = self
                 .contents
                 .diff_recorded(id, crate::Point::Head, crate::Point::Now)?;

@@ -1,6 +1,6 @@
 //! Locking a workspace for a change, and writing the change to its directory after the commit.
 
-use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
+use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
 use offshoot_store::WorkspaceRow;
 
@@ -56,7 +56,6 @@ impl Synchronizer {
         &self,
         id: &WorkspaceId,
         path: &RelPath,
-        cause: &Cause,
     ) -> Result<LockedWorkspace> {
         loop {
             let row = self.contents.open_row(id)?;
@@ -73,7 +72,7 @@ impl Synchronizer {
             }
             let locked = self.with_directory(now, lock)?;
             if let Some(dir) = &locked.dir {
-                self.sync_path(&locked.row, dir, path, cause)?;
+                self.sync_path(&locked.row, dir, path)?;
             }
             return Ok(locked);
         }

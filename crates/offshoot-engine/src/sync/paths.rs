@@ -1,6 +1,6 @@
 //! Recording what outside programs did to one path, before Offshoot changes or reads that path.
 
-use offshoot_core::{Cause, Operator, RelPath, Result, WorkspaceId};
+use offshoot_core::{RelPath, Result, WorkspaceId};
 use offshoot_fs::SafeDir;
 use offshoot_store::{Durability, WorkspaceRow};
 
@@ -24,20 +24,15 @@ impl Synchronizer {
         let _lock = self.directories.exclusive(&row)?;
         self.directories.ensure_directory_locked(&row)?;
         let dir = self.directories.dir_of(&row)?;
-        self.sync_path(&row, &dir, path, &Cause::by(Operator::outside()))
+        self.sync_path(&row, &dir, path)
     }
 
     /// Records a path that a caller names even if it is ignored, which a walk would leave out.
-    pub(crate) fn sync_named_path(
-        &self,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        cause: &Cause,
-    ) -> Result<()> {
+    pub(crate) fn sync_named_path(&self, row: &WorkspaceRow, path: &RelPath) -> Result<()> {
         if !row.handed_out || !row.materialized {
             return Ok(());
         }
-        self.sync_path(row, &self.directories.dir_of(row)?, path, cause)
+        self.sync_path(row, &self.directories.dir_of(row)?, path)
     }
 
     /// Records outside changes to one path and to the directories above it, so that a change by
@@ -47,7 +42,6 @@ impl Synchronizer {
         row: &WorkspaceRow,
         dir: &SafeDir,
         path: &RelPath,
-        _cause: &Cause,
     ) -> Result<()> {
         // A link leads the change to another path, which must be recorded as well. Recording it may
         // show further new links, so this repeats until the path leads nowhere new.

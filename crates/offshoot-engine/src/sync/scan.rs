@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId,
+    EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId,
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan};
 use offshoot_store::{Durability, HistoryOp, WorkspaceKind, WorkspaceRow};
@@ -127,17 +127,17 @@ struct ScanOutcome {
 
 impl Synchronizer {
     /// Records what outside programs changed.
-    pub fn sync_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Synced> {
+    pub fn sync_workspace(&self, id: &WorkspaceId) -> Result<Synced> {
         let row = self.contents.open_row(id)?;
         if !row.handed_out {
             return Ok(Synced::default());
         }
         let _lock = self.directories.exclusive(&row)?;
-        self.sync_locked(&row, false, cause)
+        self.sync_locked(&row, false)
     }
 
-    pub(crate) fn sync_if_handed_out(&self, id: &WorkspaceId, cause: &Cause) -> Result<()> {
-        self.sync_workspace(id, cause).map(drop)
+    pub(crate) fn sync_if_handed_out(&self, id: &WorkspaceId) -> Result<()> {
+        self.sync_workspace(id).map(drop)
     }
 
     /// Records what outside programs changed before a path is deleted with everything below it. Fails
@@ -182,12 +182,7 @@ impl Synchronizer {
     }
 
     /// Walks the directory and records what differs. The caller holds the exclusive lock.
-    pub(crate) fn sync_locked(
-        &self,
-        row: &WorkspaceRow,
-        include_ignored: bool,
-        _cause: &Cause,
-    ) -> Result<Synced> {
+    pub(crate) fn sync_locked(&self, row: &WorkspaceRow, include_ignored: bool) -> Result<Synced> {
         self.sync_locked_with(row, include_ignored, Durability::Synced)
     }
 

@@ -48,7 +48,7 @@ pub struct Purged {
 impl Upkeep {
     /// Erases a workspace, open or closed, with its snapshots, its history and all content that
     /// nothing else names.
-    pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
+    pub fn purge_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
         self.context.with_reserve(|| self.erase_workspace(id))
     }
 
@@ -110,7 +110,7 @@ impl Upkeep {
     }
 
     fn purge_path_now(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
-        self.sync.sync_if_handed_out(id, cause)?;
+        self.sync.sync_if_handed_out(id)?;
         let contents = self.store().read(|tx| {
             let row = open_row_in(tx, id)?;
             self.contents_of(tx, &row, path)
@@ -173,7 +173,7 @@ impl Upkeep {
             .collect();
         let _locks = locks?;
         for row in rows.iter().filter(|row| row.state == WorkspaceState::Open) {
-            self.sync.sync_locked(row, false, cause)?;
+            self.sync.sync_locked(row, false)?;
         }
         let placeholder = self
             .contents
@@ -185,7 +185,7 @@ impl Upkeep {
             let mut rewrite = TreeRewriter::new(&contents, placeholder.id);
             layers_holding(tx, &mut |tree| Ok(rewrite.tree(&mut bench, tree)? != tree))
         })?;
-        let forks = self.leave_layers(&layers, cause)?;
+        let forks = self.leave_layers(&layers)?;
         let done = self.purge_rows(&contents, &placeholder, &forks, cause);
         if done.is_ok() {
             self.directories.drop_layers(&layers)?;
@@ -201,13 +201,13 @@ impl Upkeep {
 
     /// Takes the directories of forks away that stand on one of these layers; what they hold is
     /// in the store then. Refuses, before anything is done, if one of them is in use.
-    fn leave_layers(&self, layers: &HashSet<i64>, cause: &Cause) -> Result<Vec<WorkspaceRow>> {
+    fn leave_layers(&self, layers: &HashSet<i64>) -> Result<Vec<WorkspaceRow>> {
         let mut forks = Vec::new();
         for row in self.store().read(|tx| tx.workspaces(None, 0))? {
             let fork = self.store().read(|tx| tx.fork(row.key))?;
             let stands_on = |fork: &ForkRow| fork.layer.is_some_and(|top| layers.contains(&top));
             if let Some(fork) = fork.filter(|fork| row.materialized && stands_on(fork)) {
-                self.sync.sync_locked(&row, true, cause)?;
+                self.sync.sync_locked(&row, true)?;
                 let dirs = self.directories.fork_dirs(&row, fork.place);
                 if let Err(error) = self.directories.provider_by_files(&dirs)?.close(&dirs) {
                     for closed in &forks {

@@ -11,7 +11,7 @@ use std::io::Seek as _;
 use std::io::{Cursor, Read, SeekFrom};
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId,
+    EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Stat, Walk};
 use offshoot_store::WorkspaceRow;
@@ -68,17 +68,12 @@ pub struct ArchiveContent {
 
 impl Workspaces {
     /// Everything in and below a directory, as it is now. Costs a sync and a look at the index.
-    pub fn open_archive(
-        &self,
-        id: &WorkspaceId,
-        below: &RelPath,
-        cause: &Cause,
-    ) -> Result<WorkspaceArchive> {
+    pub fn open_archive(&self, id: &WorkspaceId, below: &RelPath) -> Result<WorkspaceArchive> {
         let row = self.contents.open_row(id)?;
         let (lock, synced) = match row.handed_out {
             true => {
                 let lock = self.directories.exclusive(&row)?;
-                let synced = self.sync.sync_locked(&row, false, cause)?;
+                let synced = self.sync.sync_locked(&row, false)?;
                 (Some(lock), synced)
             }
             false => (None, Synced::default()),

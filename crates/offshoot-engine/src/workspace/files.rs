@@ -187,9 +187,9 @@ impl Workspaces {
         via: Via,
         cause: &Cause,
     ) -> Result<Written> {
-        let held = self.sync.lock_for_path(id, target.path(), cause)?;
+        let held = self.sync.lock_for_path(id, target.path())?;
         if let (Some(dir), Target::FreeName(path)) = (&held.dir, target) {
-            self.sync_names_like(&held.row, dir, path, cause)?;
+            self.sync_names_like(&held.row, dir, path)?;
         }
         let written = self.write_held(&held, target, incoming, options, via, cause)?;
         self.after_writes(held);
@@ -198,20 +198,14 @@ impl Workspaces {
 
     /// Records what outside programs put at the names that an upload would take, until the next
     /// one is really free.
-    fn sync_names_like(
-        &self,
-        row: &WorkspaceRow,
-        dir: &SafeDir,
-        path: &RelPath,
-        cause: &Cause,
-    ) -> Result<()> {
+    fn sync_names_like(&self, row: &WorkspaceRow, dir: &SafeDir, path: &RelPath) -> Result<()> {
         loop {
             let free = |tx: &dyn ReadTx| {
                 let row = open_row_by_key(tx, row)?;
                 free_name(&Index::new(self.store(), tx, &row), path)
             };
             let name = self.store().read(free)?;
-            self.sync.sync_path(row, dir, &name, cause)?;
+            self.sync.sync_path(row, dir, &name)?;
             if self.store().read(free)? == name {
                 return Ok(());
             }

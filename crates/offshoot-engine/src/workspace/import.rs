@@ -59,7 +59,7 @@ impl Workspaces {
         id: &WorkspaceId,
         cause: &Cause,
     ) -> Result<WorkspaceImport> {
-        self.sync.sync_if_handed_out(id, cause)?;
+        self.sync.sync_if_handed_out(id)?;
         Ok(WorkspaceImport {
             workspaces: self.clone(),
             id: id.clone(),
@@ -218,7 +218,7 @@ impl Workspaces {
     ) -> Result<Vec<RelPath>> {
         if let Some(dir) = &held.dir {
             for (path, new) in entries {
-                self.sync.sync_path(&held.row, dir, path, cause)?;
+                self.sync.sync_path(&held.row, dir, path)?;
                 if let NewEntry::Link(target, _) = new {
                     self.sync_target(held, path, target)?;
                 }

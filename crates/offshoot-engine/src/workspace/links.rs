@@ -47,7 +47,7 @@ impl Workspaces {
         refuse_unmakeable(&self.contents.open_row(id)?, path)?;
         check_target(target)?;
         let incoming = self.contents.receive(Content::Bytes(target))?;
-        let held = self.sync.lock_for_path(id, path, cause)?;
+        let held = self.sync.lock_for_path(id, path)?;
         self.sync_target(&held, path, target)?;
         let at = self.context.now();
         let changed = self.store().write(Durability::Synced, |tx| {

@@ -19,7 +19,7 @@ impl Workspaces {
     pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         self.context.require_space()?;
         refuse_unmakeable(&self.contents.open_row(id)?, path)?;
-        let held = self.sync.lock_for_path(id, path, cause)?;
+        let held = self.sync.lock_for_path(id, path)?;
         let at = self.context.now();
         let (path, made) = self.store().write(Durability::Synced, |tx| {
             self.contents
@@ -66,7 +66,7 @@ impl Workspaces {
         refuse_unwritable(&row, path)?;
         let (row, _lock) = self.sync.lock_exclusively(id)?;
         self.sync.sync_before_deletion(&row, path)?;
-        self.sync.sync_named_path(&row, path, cause)?;
+        self.sync.sync_named_path(&row, path)?;
         let at = self.context.now();
         let (gone, files) = self.contents.change_workspace(&row, at, |draft| {
             draft_deletion(draft, path, recursive, expect, cause)
@@ -114,9 +114,9 @@ impl Workspaces {
             )));
         }
         let (row, _lock) = self.sync.lock_exclusively(id)?;
-        self.sync.sync_locked(&row, false, cause)?;
-        self.sync.sync_named_path(&row, from, cause)?;
-        self.sync.sync_named_path(&row, to, cause)?;
+        self.sync.sync_locked(&row, false)?;
+        self.sync.sync_named_path(&row, from)?;
+        self.sync.sync_named_path(&row, to)?;
         let at = self.context.now();
         let (to, top, size, version) = self
             .contents

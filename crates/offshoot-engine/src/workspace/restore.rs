@@ -280,19 +280,13 @@ impl Workspaces {
     ///
     /// Of a workspace that was completed or deleted, now is its last state. Its newest snapshot
     /// is that too, so a fork is compared with its base instead.
-    pub fn diff(
-        &self,
-        id: &WorkspaceId,
-        from: Point<'_>,
-        to: Point<'_>,
-        cause: &Cause,
-    ) -> Result<ChangeSet> {
+    pub fn diff(&self, id: &WorkspaceId, from: Point<'_>, to: Point<'_>) -> Result<ChangeSet> {
         let is_open = |tx: &dyn ReadTx| -> Result<bool> {
             Ok(last_row_in(tx, id)?.state == WorkspaceState::Open)
         };
         let now = matches!(from, Point::Now) || matches!(to, Point::Now);
         if now && self.store().read(is_open)? {
-            self.sync.sync_if_handed_out(id, cause)?;
+            self.sync.sync_if_handed_out(id)?;
         }
         self.contents.diff_recorded(id, from, to)
     }

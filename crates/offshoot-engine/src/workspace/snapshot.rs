@@ -312,7 +312,7 @@ impl Workspaces {
         why: &str,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        self.sync.sync_locked(row, false, cause)?;
+        self.sync.sync_locked(row, false)?;
         self.keep_recorded(row, why, false, Durability::Synced, cause)
     }
 

@@ -45,10 +45,7 @@ fn complete(test: &TestEngine, id: &WorkspaceId, policy: Option<Policy>) -> Comp
 
 fn blame(test: &TestEngine, project: &ProjectId, path: &str) -> Vec<BlameLine> {
     let of = BlameTarget::Project(project);
-    test.engine
-        .history
-        .blame(of, None, &p(path), &user())
-        .unwrap()
+    test.engine.history.blame(of, None, &p(path)).unwrap()
 }
 
 /// `who text` for each line, where who is the agent or else the operator.
@@ -110,11 +107,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
         let (three, path) = test.fork(&project, "three");
         fs::write(path.join("f"), "A1\nb\nC2\nD3\ne\nf1\n").unwrap();
         let of = BlameTarget::Workspace(&three);
-        let own = test
-            .engine
-            .history
-            .blame(of, None, &p("f"), &user())
-            .unwrap();
+        let own = test.engine.history.blame(of, None, &p("f")).unwrap();
         assert_eq!(
             authors_and_lines(&own),
             ["one A1", "eve b", "two C2", "three D3", "eve e", "one f1"]
@@ -126,18 +119,14 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
             .workspaces
             .snapshot(&three, None, false, &user())
             .unwrap();
-        let own = test
-            .engine
-            .history
-            .blame(of, None, &p("f"), &user())
-            .unwrap();
+        let own = test.engine.history.blame(of, None, &p("f")).unwrap();
         assert_eq!(own[3].snapshot, Some(taken.snapshot.id));
         // The blame is as it was.
         let at = first.snapshot.unwrap().to_hex();
-        let old =
-            test.engine
-                .history
-                .blame(BlameTarget::Project(&project), Some(&at), &p("f"), &user());
+        let old = test
+            .engine
+            .history
+            .blame(BlameTarget::Project(&project), Some(&at), &p("f"));
         assert_eq!(
             authors_and_lines(&old.unwrap()),
             ["one A1", "eve b", "eve c", "eve d", "eve e", "one f1"]
@@ -177,11 +166,7 @@ fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
     ];
     assert_eq!(authors_and_lines(&blame(&test, &project, "f")), expected);
     let of = BlameTarget::Workspace(&one);
-    let own = test
-        .engine
-        .history
-        .blame(of, None, &p("f"), &user())
-        .unwrap();
+    let own = test.engine.history.blame(of, None, &p("f")).unwrap();
     assert_eq!(authors_and_lines(&own), expected);
     whole(&test, &project, "f");
 }
@@ -225,11 +210,7 @@ fn what_comes_back_belongs_to_who_wrote_it() {
         .restore(&two, &id, None, &by("restorer", "m"))
         .unwrap();
     let of = BlameTarget::Workspace(&two);
-    let lines = test
-        .engine
-        .history
-        .blame(of, None, &p("f"), &user())
-        .unwrap();
+    let lines = test.engine.history.blame(of, None, &p("f")).unwrap();
     assert_eq!(authors_and_lines(&lines), ["eve a", "eve b", "two TWO"]);
     test.check();
 }
@@ -459,10 +440,7 @@ fn what_has_no_lines_is_refused_with_a_hint() {
     put(&test, &project, "empty", "", &user());
     let refused = |path: &str| {
         let of = BlameTarget::Project(&project);
-        test.engine
-            .history
-            .blame(of, None, &p(path), &user())
-            .unwrap_err()
+        test.engine.history.blame(of, None, &p(path)).unwrap_err()
     };
     assert_eq!(refused("binary").code(), ErrorCode::Unsupported);
     assert!(refused("binary").hint().is_some());

@@ -317,7 +317,7 @@ fn check_beside_others_at_work_raises_no_alarm() {
             done(&|round| {
                 let id = create(&test.engine, &format!("short-{round}"));
                 write(&test.engine, &id, "large", noise(round as u64, 200_000));
-                test.engine.upkeep.purge_workspace(&id, &user()).unwrap();
+                test.engine.upkeep.purge_workspace(&id).unwrap();
                 test.engine
                     .upkeep
                     .clean(std::time::Duration::from_secs(60), false, &user())

@@ -75,7 +75,7 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
     run("umount", &[path.to_str().unwrap()]);
     break_mounts(&test, "one");
     test.reopen();
-    let error = test.engine.sync.changes(&id, &user()).unwrap_err();
+    let error = test.engine.sync.changes(&id).unwrap_err();
     assert!(error.message().contains("cannot be mounted"), "{error}");
     let hint = error.hint().unwrap();
     assert!(
@@ -83,11 +83,7 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
         "{hint}"
     );
     // An overview of forks says so instead of failing.
-    let overview = test
-        .engine
-        .merges
-        .overview(Some(&web), true, &user())
-        .unwrap();
+    let overview = test.engine.merges.overview(Some(&web), true).unwrap();
     assert!(overview[0].not_looked_at.is_some());
 
     let converted = test

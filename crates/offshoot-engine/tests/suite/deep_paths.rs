@@ -100,7 +100,7 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     let path = test.engine.workspaces.hand_out_path(&id).unwrap();
     let file = make_deep(&path, MAX_DEPTH + 40);
     for _ in 0..2 {
-        let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        let synced = test.engine.sync.sync_workspace(&id).unwrap();
         assert_eq!(synced.refused, left_out);
         assert_eq!(synced.ignored, []);
         let workspace = test.engine.workspaces.workspace(&id).unwrap();
@@ -118,7 +118,7 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     assert_eq!(imported.dropped, left_out);
     let (fork, path) = test.fork(&project, "agent");
     make_deep(&path, MAX_DEPTH + 40);
-    let synced = test.engine.sync.sync_workspace(&fork, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&fork).unwrap();
     assert!(synced.changes.is_empty());
     assert!(
         synced.refused.contains(&left_out[0]),

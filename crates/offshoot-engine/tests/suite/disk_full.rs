@@ -164,7 +164,7 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     fill(disk.path());
     engine.upkeep.clean(Duration::ZERO, false, &user()).unwrap();
     fill(disk.path());
-    let purged = other.upkeep.purge_workspace(&two, &user()).unwrap();
+    let purged = other.upkeep.purge_workspace(&two).unwrap();
     assert_eq!(purged.workspaces, 1);
     drop(other);
     fill(disk.path());
@@ -220,7 +220,7 @@ fn loop_what_needs_more_than_the_reserve_points_to_purge() {
         fs::read(path.join("outside")).unwrap(),
         noise(1, 12_000_000)
     );
-    engine.upkeep.purge_workspace(&id, &user()).unwrap();
+    engine.upkeep.purge_workspace(&id).unwrap();
     assert!(!path.exists());
     let id = workspace(&engine, "two").unwrap();
     try_write(&engine, &id, &p("f"), &noise(2, 1_000_000)).unwrap();
@@ -250,7 +250,7 @@ fn loop_a_long_history_is_purged_on_a_full_disk() {
     for number in 0..4_500 {
         fs::write(path.join(format!("d/{name}-{number}")), b"same").unwrap();
     }
-    engine.sync.sync_workspace(&id, &user()).unwrap();
+    engine.sync.sync_workspace(&id).unwrap();
     engine
         .workspaces
         .delete_file(&id, &p("d"), true, &user())
@@ -260,7 +260,7 @@ fn loop_a_long_history_is_purged_on_a_full_disk() {
     let (reserve, _) = reserve_in(&disk.path().join("data"));
     assert!(rows.unwrap().len() > 2 * reserve);
     fill(disk.path());
-    engine.upkeep.purge_workspace(&id, &user()).unwrap();
+    engine.upkeep.purge_workspace(&id).unwrap();
     let id = workspace(&engine, "two").unwrap();
     try_write(&engine, &id, &p("f"), b"f").unwrap();
     assert_whole(&engine);
@@ -335,7 +335,7 @@ fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
         .workspaces
         .delete_workspace(&ids[0], &user())
         .unwrap();
-    engine.upkeep.purge_workspace(&ids[0], &user()).unwrap();
+    engine.upkeep.purge_workspace(&ids[0]).unwrap();
     try_write(&engine, &ids[1], &p("after"), &noise(1, 400_000)).unwrap();
     all_there(&engine, 0);
     assert_whole(&engine);

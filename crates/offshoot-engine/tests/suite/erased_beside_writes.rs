@@ -112,6 +112,6 @@ fn content_of_a_retired_session_stays_with_who_writes_it_meanwhile() {
 #[test]
 fn content_of_a_purged_workspace_stays_with_who_writes_it_meanwhile() {
     all_of_it_stays(Layout::Plain, |engine, going| {
-        engine.upkeep.purge_workspace(going, &user()).unwrap();
+        engine.upkeep.purge_workspace(going).unwrap();
     });
 }

@@ -583,7 +583,7 @@ fn fault_sync() {
             let image = test.image(&ws);
             let lines = test.engine.history.lines(&ws, None, 0).unwrap().len();
             test.plan.arm(n);
-            let outcome = test.engine.sync.sync_workspace(&ws, &user());
+            let outcome = test.engine.sync.sync_workspace(&ws);
             let struck = test.plan.disarm();
             if outcome.is_err() {
                 test.reopen();
@@ -595,7 +595,7 @@ fn fault_sync() {
                 image,
                 "a sync changed the directory at call {n}"
             );
-            test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+            test.engine.sync.sync_workspace(&ws).unwrap();
             assert_eq!(out_of_line(&test, &ws), None, "at call {n}");
             if !struck {
                 prove(&mut test);
@@ -656,7 +656,7 @@ fn fault_clean() {
             let ws = test.create("w");
             some_files(&test, &ws);
             outside_edits(&test, &ws);
-            test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+            test.engine.sync.sync_workspace(&ws).unwrap();
             let other = test.create("other");
             some_files(&test, &other);
             test.engine.workspaces.hand_out_path(&other).unwrap();

@@ -312,10 +312,7 @@ fn fault_fork_update_shows_no_change_that_nobody_made() {
             test.engine.context.wait_for_jobs();
             let struck = test.plan.disarm();
             let at = format!("{provider}, call {n}: {outcome:?}");
-            test.engine
-                .sync
-                .sync_workspace(&case.fork, &user())
-                .unwrap();
+            test.engine.sync.sync_workspace(&case.fork).unwrap();
             assert_eq!(test.changes(&case.fork), changes, "{at}");
             if !struck {
                 break;

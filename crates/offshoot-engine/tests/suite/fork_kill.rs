@@ -119,7 +119,7 @@ impl Worker {
                 let path = engine.workspaces.hand_out_path(&id(1))?.join(words[2]);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(&path, words[2]).unwrap();
-                engine.sync.sync_workspace(&id(1), &user()).map(drop)
+                engine.sync.sync_workspace(&id(1)).map(drop)
             }
             "put" => {
                 let content = Content::Bytes(words[1].as_bytes());

@@ -136,7 +136,7 @@ impl Storm<'_> {
             *self.wrong.lock().unwrap() =
                 Some(format!("fork `{name}` of {base} differs at {differs:?}"));
         }
-        let set = engine.sync.changes(&id, &user()).unwrap().set;
+        let set = engine.sync.changes(&id).unwrap().set;
         assert!(set.changes.is_empty(), "{set:?}");
         self.forks.fetch_add(1, Ordering::Relaxed);
         engine.workspaces.delete_workspace(&id, &user()).unwrap();

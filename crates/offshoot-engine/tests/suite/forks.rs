@@ -43,23 +43,11 @@ fn a_fork_shows_its_base_and_keeps_its_changes_apart() {
             fs::read_to_string(other.join("docs/a/b")).unwrap(),
             "deep\n"
         );
-        let moved = test
-            .engine
-            .sync
-            .changes(&one, &user())
-            .unwrap()
-            .moved
-            .unwrap();
+        let moved = test.engine.sync.changes(&one).unwrap().moved.unwrap();
         assert_eq!((moved.snapshots, moved.overlap), (1, vec![p("docs/a/b")]));
         // A file overlaps with a directory that the project has at its path by now.
         test.put(&project, "new/below", "of others\n");
-        let moved = test
-            .engine
-            .sync
-            .changes(&one, &user())
-            .unwrap()
-            .moved
-            .unwrap();
+        let moved = test.engine.sync.changes(&one).unwrap().moved.unwrap();
         assert_eq!(moved.overlap, [p("docs/a/b"), p("new")]);
         test.check();
     });
@@ -137,7 +125,7 @@ fn snapshots_and_restores_of_a_fork() {
         let diff = test
             .engine
             .workspaces
-            .diff(&id, Point::Snapshot(&base.to_hex()), Point::Now, &user())
+            .diff(&id, Point::Snapshot(&base.to_hex()), Point::Now)
             .unwrap();
         assert!(diff.changes.is_empty(), "{diff:?}");
         test.check();
@@ -197,7 +185,7 @@ fn ignored_files_are_listed_apart_and_not_walked() {
         fs::write(path.join("target/debug/app"), "x").unwrap();
         fs::write(path.join("build.log"), "x").unwrap();
         fs::write(path.join("code"), "x").unwrap();
-        let changes = test.engine.sync.changes(&id, &user()).unwrap();
+        let changes = test.engine.sync.changes(&id).unwrap();
         assert_eq!(changes.set.changes.len(), 1);
         assert_eq!(changes.set.ignored, [p("build.log"), p("target")]);
         test.check();
@@ -722,7 +710,7 @@ fn changes_that_are_remembered_are_those_that_are_there() {
             }),
         ];
         let changes_of = |engine: &offshoot_engine::Engine| {
-            let changes = engine.sync.changes(&id, &user()).unwrap();
+            let changes = engine.sync.changes(&id).unwrap();
             (changes.base, changes.set, changes.moved)
         };
         let mut before = None;

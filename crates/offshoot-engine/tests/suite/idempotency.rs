@@ -312,12 +312,12 @@ fn purging_takes_the_notes() {
     let ask = |kind: &str| ask(&test.engine, &host, kind, "k").unwrap();
     let (names, _) = ask("forks");
     let first = names[0].parse().unwrap();
-    test.engine.upkeep.purge_workspace(&first, &user()).unwrap();
+    test.engine.upkeep.purge_workspace(&first).unwrap();
     let (again, made) = ask("forks");
     assert!(made && again[0] != names[0] && again[1..] == names[1..]);
     let (agents, _) = ask("spawn-fork");
     let own = agents[0].parse().unwrap();
-    test.engine.upkeep.purge_workspace(&own, &user()).unwrap();
+    test.engine.upkeep.purge_workspace(&own).unwrap();
     assert!(ask("spawn-fork").1);
     let (files, _) = ask("uploads");
     let shared = "shared".parse().unwrap();
@@ -325,10 +325,7 @@ fn purging_takes_the_notes() {
         .upkeep
         .purge_path(&shared, &p(&files[0]), &user())
         .unwrap();
-    test.engine
-        .upkeep
-        .purge_workspace(&shared, &user())
-        .unwrap();
+    test.engine.upkeep.purge_workspace(&shared).unwrap();
     test.check();
 }
 

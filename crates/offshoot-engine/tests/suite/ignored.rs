@@ -84,7 +84,7 @@ fn workspace(engine: &Engine, layout: Layout) -> (WorkspaceId, std::path::PathBu
 }
 
 fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
-    let synced = engine.sync.sync_workspace(id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(id).unwrap();
     let changes = synced.changes.iter();
     changes
         .map(|one| format!("{} {}", one.op.as_str(), one.path))
@@ -104,7 +104,7 @@ fn what_an_agent_installed_and_built_costs_nothing_when_it_goes() {
     let alone_bytes = install_and_build(&alone_path, 1_000, 2 << 20);
     let (stored_before, last) = (stored(&test), last_event(&test.engine));
 
-    test.engine.sync.sync_workspace(&alone, &user()).unwrap();
+    test.engine.sync.sync_workspace(&alone).unwrap();
     let options = CompleteOptions::default();
     let plan = test
         .engine
@@ -160,7 +160,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
             .unwrap();
         for (id, root) in [(&fork, &fork_path), (&alone, &alone_path)] {
             fs::write(root.join(".gitignore"), "vendor/\nnode_modules/\n*.log\n").unwrap();
-            engine.sync.sync_workspace(id, &user()).unwrap();
+            engine.sync.sync_workspace(id).unwrap();
             // A call writes an ignored file.
             put(engine, id, "node_modules/mine", "mine\n");
             put(engine, id, "a.log", "log\n");

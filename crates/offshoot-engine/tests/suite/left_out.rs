@@ -535,7 +535,7 @@ fn places_of_ours_cannot_be_forged() {
                 .unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id).unwrap();
         assert!(read(&id).contains("real"));
         let done = complete(&test, &id);
         assert_eq!(paths(&done.left_out), [".logs", ".meta"]);

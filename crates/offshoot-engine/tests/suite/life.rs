@@ -106,11 +106,11 @@ fn a_workspace_that_is_held_is_called_by_its_name() {
     options.provider = Some(ProviderName::Copy);
     options.lock_timeout = at_once;
     let other = Engine::open(options).unwrap();
-    let error = other.sync.sync_workspace(&id, &user()).unwrap_err();
+    let error = other.sync.sync_workspace(&id).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     assert!(error.message().contains("`ada`"), "{error}");
     drop(held.unwrap());
-    other.sync.sync_workspace(&id, &user()).unwrap();
+    other.sync.sync_workspace(&id).unwrap();
 }
 
 /// No operation makes a directory for a workspace whose path was not handed out.
@@ -168,19 +168,9 @@ fn no_door_needs_a_directory() {
         .workspaces
         .file_at(&ws, &kept.snapshot.id.to_hex(), &p("d/f"));
     assert_eq!(kept.unwrap(), b"one");
-    assert!(
-        engine
-            .sync
-            .sync_workspace(&ws, &user())
-            .unwrap()
-            .changes
-            .is_empty()
-    );
+    assert!(engine.sync.sync_workspace(&ws).unwrap().changes.is_empty());
     assert_eq!(test.changes(&ws), []);
-    let whole = engine
-        .workspaces
-        .open_archive(&ws, &p("."), &user())
-        .unwrap();
+    let whole = engine.workspaces.open_archive(&ws, &p(".")).unwrap();
     let paths: Vec<String> = whole.entries.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(paths, ["d", "d/f", "g"]);
     let (content, options) = (Content::Bytes(b"four"), WriteOptions::default());
@@ -241,7 +231,7 @@ fn a_fork_whose_private_directory_is_gone_comes_back_as_it_was_recorded() {
         let (id, path) = test.fork(&project, "ada");
         fs::write(path.join("new"), "recorded").unwrap();
         fs::write(path.join("README"), "changed").unwrap();
-        test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id).unwrap();
         fs::remove_dir_all(test.host.path().join("data/forks/ada.1")).unwrap();
         let changes = test.changes(&id);
         assert_eq!(changes.len(), 2, "{changes:?}");
@@ -311,7 +301,7 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
     inside.tell("so is this");
     let late = |id: &WorkspaceId, path: &str, text: &str| {
         wait_until(&format!("`{text}` is recorded"), || {
-            engine.sync.sync_workspace(id, &user()).unwrap();
+            engine.sync.sync_workspace(id).unwrap();
             let read = engine.workspaces.read_whole(id, &p(path));
             read.is_ok_and(|read| String::from_utf8(read.0).unwrap().contains(text))
         });
@@ -330,7 +320,7 @@ fn clean_leaves_forks_that_somebody_uses() {
         let (reader, reader_path) = test.fork(&project, "reader");
         let (other, other_path) = test.fork(&project, "other");
         fs::write(other_path.join("own"), "kept").unwrap();
-        test.engine.sync.sync_workspace(&other, &user()).unwrap();
+        test.engine.sync.sync_workspace(&other).unwrap();
         let held = Holder::start(
             "exec 3<\"$DIR/README\"; echo ready; read line",
             &reader_path,
@@ -537,7 +527,7 @@ fn an_update_counts_the_directories_that_only_ignored_files_keep() {
             "{:?}",
             problems(&test.engine)
         );
-        test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id).unwrap();
         assert!(problems(&test.engine).is_empty());
     });
 }

@@ -115,7 +115,7 @@ fn delete_keeps_and_purge_erases() {
         "deleted is not erased"
     );
     assert_clean(&engine);
-    engine.upkeep.purge_workspace(&ws, &user()).unwrap();
+    engine.upkeep.purge_workspace(&ws).unwrap();
     assert_clean(&engine);
     drop(engine);
     assert!(!contains(&haystack(dir.path()), secret), "purged is erased");

@@ -46,7 +46,7 @@ fn ops(meta: &Value) -> Vec<String> {
 }
 
 fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
-    let synced = engine.sync.sync_workspace(id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(id).unwrap();
     let told = synced.changes.iter().map(|one| match &one.from {
         Some(from) => format!("{} {from} {}", one.op.as_str(), one.path),
         None => format!("{} {}", one.op.as_str(), one.path),
@@ -286,7 +286,7 @@ fn the_index_of_a_large_workspace_ends_and_says_so() {
     for number in 0..10_005 {
         fs::write(path.join(format!("{number}.txt")), "").unwrap();
     }
-    test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    test.engine.sync.sync_workspace(&id).unwrap();
     let told = meta(&test.engine, &id, ".meta");
     assert_eq!(told["files"].as_array().unwrap().len(), 10_000);
     assert_eq!(told["more_files"], 5);
@@ -294,7 +294,7 @@ fn the_index_of_a_large_workspace_ends_and_says_so() {
     for number in 1..=4 {
         fs::remove_file(path.join(format!("{number}.txt"))).unwrap();
     }
-    test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    test.engine.sync.sync_workspace(&id).unwrap();
     let told = meta(&test.engine, &id, ".meta");
     assert_eq!(told.get("more_files"), None);
 }
@@ -338,7 +338,7 @@ fn counts_of_a_fork_are_what_is_listed() {
             assert_eq!((now.0, now.1), (before.0, before.1 + 1));
             assert_eq!(now.2, before.2 + 8 - 5 + 11);
             // The same files by the index.
-            test.engine.sync.sync_workspace(&id, &user()).unwrap();
+            test.engine.sync.sync_workspace(&id).unwrap();
         }
     });
 }

@@ -41,9 +41,7 @@ fn rewrite(root: &Path, number: usize) {
 }
 
 fn read_all(engine: &Engine, id: &WorkspaceId) -> Result<()> {
-    let whole = engine
-        .workspaces
-        .open_archive(id, &RelPath::root(), &user())?;
+    let whole = engine.workspaces.open_archive(id, &RelPath::root())?;
     for entry in &whole.entries {
         if entry.kind == offshoot_core::EntryKind::File
             && let Some(mut content) = whole.open(entry)?
@@ -87,7 +85,7 @@ fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
         for program in [work, replace, rewrite] {
             program(&path, 1);
         }
-        test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id).unwrap();
         beside(&path, &[work, replace, rewrite], || {
             for _ in 0..15 {
                 test.engine

@@ -150,7 +150,7 @@ fn scenario_of_a_workspace(
     let id = waits.test.create("large");
     let path = waits.test.engine.workspaces.hand_out_path(&id).unwrap();
     fill(&path, "one\n");
-    let (wait, _) = waits.longest(|test| test.engine.sync.sync_workspace(&id, &user()).unwrap());
+    let (wait, _) = waits.longest(|test| test.engine.sync.sync_workspace(&id).unwrap());
     note("sync", wait);
     let snapshot = |test: &TestEngine| {
         let taken = test
@@ -208,8 +208,7 @@ fn scenario_of_a_workspace(
     note("clean", wait);
     assert!(cleaned.iter().any(|one| one.id == other));
     for gone in [&id, &other] {
-        let (wait, _) =
-            waits.longest(|test| test.engine.upkeep.purge_workspace(gone, &user()).unwrap());
+        let (wait, _) = waits.longest(|test| test.engine.upkeep.purge_workspace(gone).unwrap());
         note("purge", wait);
     }
 }

@@ -52,7 +52,7 @@ fn an_upload_takes_no_name_that_an_outside_program_took() {
 fn a_write_through_a_link_remembers_what_was_behind_it() {
     let (test, ws, root) = handed_out();
     fs::create_dir(root.join("real")).unwrap();
-    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    test.engine.sync.sync_workspace(&ws).unwrap();
     // Both the link and its target are new to the index.
     fs::write(root.join("real/f"), b"theirs").unwrap();
     symlink("real", root.join("first")).unwrap();
@@ -64,7 +64,7 @@ fn a_write_through_a_link_remembers_what_was_behind_it() {
         is_remembered(&test, &ws, b"theirs"),
         "their content is lost"
     );
-    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    test.engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
 }
 
@@ -76,7 +76,7 @@ fn a_directory_that_became_a_link_does_not_stop_a_sync() {
         test.write(&ws, "other/f", b"theirs");
         fs::remove_dir_all(root.join("d")).unwrap();
         symlink(target, root.join("d")).unwrap();
-        test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+        test.engine.sync.sync_workspace(&ws).unwrap();
         assert_eq!(out_of_line(&test, &ws), None, "{target}");
         assert_eq!(fs::read(root.join("other/f")).unwrap(), b"theirs");
     }
@@ -326,7 +326,7 @@ fn a_directory_that_was_removed_whole_is_empty_and_not_broken() {
         .snapshot(&ws, None, false, &user())
         .unwrap();
     fs::remove_dir_all(&root).unwrap();
-    let synced = test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(synced.changes.len(), 3);
     assert_eq!(out_of_line(&test, &ws), None);
     let id = first.snapshot.id.to_hex();
@@ -338,7 +338,7 @@ fn a_directory_that_was_removed_whole_is_empty_and_not_broken() {
     fs::remove_dir_all(&root).unwrap();
     test.reopen();
     test.write(&ws, "new/file", b"z");
-    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    test.engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
     fs::remove_dir_all(&root).unwrap();
     test.engine
@@ -403,7 +403,7 @@ fn directories_that_a_restore_made_are_known_to_go() {
     assert_eq!(made, (HistoryOp::Mkdir, Via::Restore));
     fs::remove_dir_all(path.join("b")).unwrap();
     fs::create_dir(path.join("b")).unwrap();
-    engine.sync.sync_workspace(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
 }
 
@@ -417,11 +417,11 @@ fn a_file_that_an_ignored_directory_replaced_is_gone() {
     // Both with a memo that has the file, and without one.
     for name in ["build", "again/build"] {
         test.write(&ws, name, b"a file");
-        engine.sync.sync_workspace(&ws, &user()).unwrap();
+        engine.sync.sync_workspace(&ws).unwrap();
         fs::remove_file(path.join(name)).unwrap();
         fs::create_dir(path.join(name)).unwrap();
         fs::write(path.join(name).join("made"), "x").unwrap();
-        let synced = engine.sync.sync_workspace(&ws, &user()).unwrap();
+        let synced = engine.sync.sync_workspace(&ws).unwrap();
         let gone: Vec<_> = synced.changes.iter().map(|one| one.op).collect();
         assert_eq!(gone, [HistoryOp::Delete], "{name}");
         assert_eq!(crate::fixture::consistency::miscounted(&test, &ws), None);
@@ -444,12 +444,12 @@ fn what_was_away_for_a_moment_is_found_again() {
     fs::write(path.join("d/e/f"), "x").unwrap();
     // Files as young as the memo are read again anyway.
     std::thread::sleep(2 * offshoot_fs::RACY_WINDOW);
-    engine.sync.sync_workspace(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws).unwrap();
     fs::rename(path.join("d"), path.join("away")).unwrap();
     test.write(&ws, "d/e/new", b"through us");
     fs::remove_dir_all(path.join("d")).unwrap();
     fs::rename(path.join("away"), path.join("d")).unwrap();
-    engine.sync.sync_workspace(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
 }
 
@@ -480,7 +480,7 @@ fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
         test.close();
         test.reopen();
-        test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+        test.engine.sync.sync_workspace(&ws).unwrap();
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
         assert_eq!(out_of_line(&test, &ws), None);
     }
@@ -503,7 +503,7 @@ fn a_repair_leaves_what_outside_programs_did_to_earlier_changes() {
     assert!(!path.join("removed").exists(), "a deletion was undone");
     assert_eq!(fs::read(path.join("emptied")).unwrap(), b"");
     assert_eq!(fs::read(path.join("reverted")).unwrap(), b"first");
-    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    test.engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
 }
 
@@ -527,7 +527,7 @@ fn a_repair_goes_on_beside_a_directory_in_its_way() {
         fs::read(path.join("taken/inside")).unwrap(),
         b"of a program"
     );
-    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    test.engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(out_of_line(&test, &ws), None);
 }
 

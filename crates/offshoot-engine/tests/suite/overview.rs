@@ -9,7 +9,7 @@ use offshoot_engine::{CompleteOptions, ForkOptions, ForkOverview};
 use offshoot_fs::ProviderName;
 
 fn overview(test: &TestEngine) -> Vec<ForkOverview> {
-    test.engine.merges.overview(None, true, &user()).unwrap()
+    test.engine.merges.overview(None, true).unwrap()
 }
 
 /// The other forks and the paths that `one` shares with each.
@@ -65,11 +65,7 @@ fn an_overview_shows_changes_and_which_forks_changed_the_same_paths() {
         assert_eq!((four.changed, four.overlap.len(), four.behind), (1, 0, 0));
         assert_eq!(one.last_operation.as_ref().unwrap().line.path, p("notes"));
 
-        let of_web = test
-            .engine
-            .merges
-            .overview(Some(&web), false, &user())
-            .unwrap();
+        let of_web = test.engine.merges.overview(Some(&web), false).unwrap();
         assert_eq!(of_web.len(), 3);
     });
 }
@@ -80,11 +76,7 @@ fn an_overview_counts_open_reviews_and_looks_only_when_told_to() {
         let web = test.project("web");
         let (one, path) = test.fork(&web, "one");
         fs::write(path.join("README"), "one\n").unwrap();
-        let recorded = test
-            .engine
-            .merges
-            .overview(Some(&web), false, &user())
-            .unwrap();
+        let recorded = test.engine.merges.overview(Some(&web), false).unwrap();
         assert_eq!(recorded[0].changed, 0);
         test.put(&web, "README", "the project's\n");
         let options = CompleteOptions::default();
@@ -105,7 +97,7 @@ fn the_overview_of_no_project_says_so() {
         let error = test
             .engine
             .merges
-            .overview(Some(&"nothing".parse().unwrap()), true, &user())
+            .overview(Some(&"nothing".parse().unwrap()), true)
             .unwrap_err();
         assert_eq!(error.code().as_str(), "project_not_found");
         let web = test.project("web");
@@ -148,11 +140,7 @@ fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted
     // For one fork, the others are reported as they are recorded.
     fs::write(two.join("unseen"), "new\n").unwrap();
     fs::write(one.join("unseen"), "new\n").unwrap();
-    let beside = test
-        .engine
-        .merges
-        .overview_beside(&one_id, &user())
-        .unwrap();
+    let beside = test.engine.merges.overview_beside(&one_id).unwrap();
     let changed: Vec<usize> = beside.iter().map(|fork| fork.changed).collect();
     assert_eq!(changed, [all[0].changed + 1, all[1].changed]);
 }

@@ -404,7 +404,7 @@ fn what_a_program_does_in_a_fork_is_claimed_for_its_agent() {
     let setup = Setup::new(&[("f", &lines(&[]))]);
     let (id, path) = setup.test.fork(&setup.project, "ada");
     fs::write(path.join("f"), lines(&[(1, "by a program")])).unwrap();
-    setup.test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    setup.test.engine.sync.sync_workspace(&id).unwrap();
     let last = setup
         .test
         .engine

@@ -411,7 +411,7 @@ impl Setup {
                     let dir = engine.workspaces.hand_out_path(&fork.id).unwrap();
                     fs::write(dir.join(file.path), text).unwrap();
                     if !is_last {
-                        engine.sync.sync_workspace(&fork.id, &user()).unwrap();
+                        engine.sync.sync_workspace(&fork.id).unwrap();
                     }
                 }
             }

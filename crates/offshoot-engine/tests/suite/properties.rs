@@ -104,7 +104,7 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
                 .delete_file(ws, &path, true, &user())
                 .is_err()
         );
-        engine.sync.sync_workspace(ws, &user()).unwrap();
+        engine.sync.sync_workspace(ws).unwrap();
         assert!(!on_disk.exists(), "looking made a directory");
         // A refused write does not make it either.
         let refused = WriteOptions {
@@ -271,7 +271,7 @@ fn property_links_to_outside_are_refused_and_touch_nothing() {
         let target = std::ffi::OsStr::from_bytes(target);
         std::os::unix::fs::symlink(target, root.join("l")).unwrap();
         std::os::unix::fs::symlink("..", root.join("l2")).unwrap();
-        engine.sync.sync_workspace(ws, &user()).unwrap();
+        engine.sync.sync_workspace(ws).unwrap();
         let before = everything(test);
         let beyond = p("l").join(&path);
         let outcome = match call {
@@ -728,7 +728,7 @@ fn live(test: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: boo
             }
             Step::Restore(..) => {}
             Step::Sync => {
-                engine.sync.sync_workspace(ws, &user()).unwrap();
+                engine.sync.sync_workspace(ws).unwrap();
             }
             Step::Reopen => test.reopen(),
         }
@@ -743,7 +743,7 @@ fn live(test: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: boo
         assert_eq!(read_all(&test.engine, ws), model, "after {step:?}");
     }
     let engine = &test.engine;
-    engine.sync.sync_workspace(ws, &user()).unwrap();
+    engine.sync.sync_workspace(ws).unwrap();
     assert_eq!(out_of_line(test, ws), None);
     for (path, bytes) in &acknowledged {
         let lines = engine.history.lines(ws, Some(path), 0).unwrap();
@@ -785,10 +785,10 @@ fn property_outside_links_and_modes_are_found_and_kept() {
                 step,
                 Op::Outside(OutsideOp::Rename(..) | OutsideOp::Symlink(..) | OutsideOp::Swap(..))
             ) {
-                engine.sync.sync_workspace(ws, &user()).unwrap();
+                engine.sync.sync_workspace(ws).unwrap();
             }
         }
-        engine.sync.sync_workspace(ws, &user()).unwrap();
+        engine.sync.sync_workspace(ws).unwrap();
         assert_eq!(out_of_line(test, ws), None);
     });
 }
@@ -808,7 +808,7 @@ fn property_recovery_puts_wrong_counters_right() {
             .snapshot(ws, None, false, &user())
             .unwrap();
         do_all(test, ws, handed_out, &edits);
-        test.engine.sync.sync_workspace(ws, &user()).unwrap();
+        test.engine.sync.sync_workspace(ws).unwrap();
         let right = test.engine.workspaces.workspace(ws).unwrap();
         test.close();
         let wrong = |tx: &mut dyn offshoot_store::WriteTx| {
@@ -862,7 +862,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
                 // What is at the path at that moment may make the call fail.
                 let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
                 let _ = match call % 4 {
-                    0 => engine.sync.sync_workspace(&ws, &user()).map(drop),
+                    0 => engine.sync.sync_workspace(&ws).map(drop),
                     1 => try_write(engine, &ws, &deep, b"through us").map(drop),
                     2 => engine
                         .workspaces
@@ -879,7 +879,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        engine.sync.sync_workspace(&ws, &user()).unwrap();
+        engine.sync.sync_workspace(&ws).unwrap();
         assert_eq!(out_of_line(&test, &ws), None);
     }
 }

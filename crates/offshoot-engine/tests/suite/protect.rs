@@ -395,7 +395,7 @@ fn what_was_decided_does_not_come_up_again() {
     let review = waiting(&setup.complete(&id)).0.to_owned();
     // The agent continues, so that the workspace stays.
     fs::write(path.join("more"), "2\n").unwrap();
-    setup.test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    setup.test.engine.sync.sync_workspace(&id).unwrap();
     setup.resolve(&review, Resolution::Ours);
     let again = setup.test.engine.merges.complete(
         &id,

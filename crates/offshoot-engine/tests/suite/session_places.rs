@@ -43,7 +43,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         fs::write(root.join(file), "x\n").unwrap();
     }
     let refused = ["beside", "loose", "skills/evil"].map(p);
-    let synced = engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&id).unwrap();
     let reported: Vec<_> = synced
         .refused
         .iter()
@@ -61,7 +61,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         ["outputs/deep", "outputs/deep/b", "temp/c", "uploads/a"]
     );
     assert!(!synced.ignored.iter().any(|path| refused.contains(path)));
-    let status = engine.sync.changes(&id, &user()).unwrap();
+    let status = engine.sync.changes(&id).unwrap();
     assert_eq!(status.refused, synced.refused);
     assert_eq!(status.set.ignored, []);
 
@@ -72,12 +72,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         .snapshot;
     let diff = engine
         .workspaces
-        .diff(
-            &id,
-            Point::Snapshot(&taken.id.to_hex()),
-            Point::Now,
-            &user(),
-        )
+        .diff(&id, Point::Snapshot(&taken.id.to_hex()), Point::Now)
         .unwrap();
     assert!(diff.changes.is_empty(), "{diff:?}");
     assert_eq!((taken.files, taken.dirs), (3, 4));
@@ -131,6 +126,6 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
     let root = engine.workspaces.hand_out_path(&again.id).unwrap();
     fs::remove_dir_all(root.join("temp")).unwrap();
     std::os::unix::fs::symlink("/etc", root.join("temp")).unwrap();
-    let synced = engine.sync.sync_workspace(&again.id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&again.id).unwrap();
     assert_eq!(synced.refused.len(), 1, "{synced:?}");
 }

@@ -64,7 +64,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     make_huge(&dir.join("huge"));
     fs::write(dir.join("small"), "two").unwrap();
 
-    let synced = engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&id).unwrap();
     let changed: Vec<String> = synced
         .changes
         .iter()
@@ -79,7 +79,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
             .collect::<Vec<_>>()
     };
     assert_eq!(named(&synced.too_large), ["grows", "huge"]);
-    let changes = engine.sync.changes(&id, &user()).unwrap();
+    let changes = engine.sync.changes(&id).unwrap();
     assert_eq!(named(&changes.too_large), ["grows", "huge"]);
     assert_eq!(changes.set.changes.len(), 1);
 
@@ -148,10 +148,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     assert_eq!(restored.code(), ErrorCode::PayloadTooLarge);
     assert!(is_there(&dir.join("grows")) && is_there(&dir.join("huge")));
 
-    let whole = engine
-        .workspaces
-        .open_archive(&id, &p("."), &user())
-        .unwrap();
+    let whole = engine.workspaces.open_archive(&id, &p(".")).unwrap();
     assert!(whole.entries.iter().all(|one| one.path != p("huge")));
     assert_eq!(named(&whole.too_large), ["grows", "huge"]);
     let deleted = engine
@@ -168,7 +165,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     assert!(
         engine
             .sync
-            .sync_workspace(&id, &user())
+            .sync_workspace(&id)
             .unwrap()
             .too_large
             .is_empty()
@@ -186,7 +183,7 @@ fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
         make_huge(&dir.join("huge"));
         // The ignore rules of the project leave this file out of merges.
         make_huge(&dir.join("huge.log"));
-        let changes = test.engine.sync.changes(&id, &user()).unwrap();
+        let changes = test.engine.sync.changes(&id).unwrap();
         assert_eq!(changes.too_large.len(), 1);
         assert_eq!(test.changes(&id).len(), 1);
         let options = CompleteOptions::default();
@@ -231,7 +228,7 @@ fn a_file_beyond_the_quota_is_not_read() {
     let (id, dir) = workspace(&test.engine, "w", quota);
     fs::write(dir.join("fits"), vec![1; 1000]).unwrap();
     fs::write(dir.join("does not"), vec![1; (1 << 20) + 1]).unwrap();
-    let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&id).unwrap();
     assert_eq!(synced.changes.len(), 1);
     assert_eq!(
         (synced.too_large[0].size, synced.too_large[0].limit),
@@ -277,7 +274,7 @@ fn holes_are_not_read() {
     let file = File::create(dir.join("sparse")).unwrap();
     file.set_len(SIZE).unwrap();
     let before = bytes_read();
-    let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&id).unwrap();
     assert_eq!(synced.changes.len(), 1);
     let read = bytes_read() - before;
     assert!(read < SIZE / 4, "{read} of {SIZE} bytes were read");
@@ -291,7 +288,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
         fs::create_dir(dir.join("target")).unwrap();
         make_huge(&dir.join("target/huge"));
         fs::write(dir.join("README"), "changed\n").unwrap();
-        let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        let synced = test.engine.sync.sync_workspace(&id).unwrap();
         assert_eq!((synced.changes.len(), synced.too_large.len()), (1, 0));
         assert_eq!(test.changes(&id).len(), 1);
         test.engine
@@ -299,22 +296,14 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
             .snapshot(&id, None, false, &user())
             .unwrap();
         // An archive has ignored files too, and names those that it cannot have.
-        let whole = test
-            .engine
-            .workspaces
-            .open_archive(&id, &p("."), &user())
-            .unwrap();
+        let whole = test.engine.workspaces.open_archive(&id, &p(".")).unwrap();
         assert!(whole.entries.iter().any(|one| one.path == p("target")));
         assert!(whole.entries.iter().all(|one| one.path != p("target/huge")));
         let left: Vec<(String, u64)> = (whole.too_large.iter())
             .map(|one| (one.path.to_text(), one.size))
             .collect();
         assert_eq!(left, [("target/huge".to_owned(), HUGE)]);
-        let below = test
-            .engine
-            .workspaces
-            .open_archive(&id, &p("src"), &user())
-            .unwrap();
+        let below = test.engine.workspaces.open_archive(&id, &p("src")).unwrap();
         assert!(below.too_large.is_empty());
         assert!(is_there(&dir.join("target/huge")));
     });
@@ -330,7 +319,7 @@ fn a_sync_that_nobody_waits_for_ends() {
     File::create(&sparse).unwrap().set_len(12 << 30).unwrap();
     let cancel = Cancel::default();
     let error = std::thread::scope(|scope| {
-        let sync = scope.spawn(|| cancel.run(|| test.engine.sync.sync_workspace(&id, &user())));
+        let sync = scope.spawn(|| cancel.run(|| test.engine.sync.sync_workspace(&id)));
         while !is_open(&sparse) && !sync.is_finished() {
             std::thread::yield_now();
         }
@@ -339,7 +328,7 @@ fn a_sync_that_nobody_waits_for_ends() {
     });
     assert_eq!(error.code(), ErrorCode::Timeout);
     fs::remove_file(dir.join("sparse")).unwrap();
-    let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&id).unwrap();
     assert_eq!(
         synced.changes.len(),
         1,

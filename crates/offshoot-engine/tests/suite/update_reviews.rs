@@ -151,7 +151,7 @@ fn a_decision_is_computed_against_the_workspace_as_it_is_by_then() {
         let (_, id, path, updated) = conflicting(&test);
         let review = the_review(&test, &updated);
         fs::write(path.join("README"), "later\n").unwrap();
-        test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id).unwrap();
         assert!(test.engine.merges.review(&review.id).unwrap().changed_since);
         let content = Resolution::Content(Content::Bytes(b"decided\n"));
         let resolved = test

@@ -122,7 +122,6 @@ fn snapshot_edit_restore() {
             &ws,
             Point::Snapshot(&first.snapshot.id.to_hex()),
             Point::Now,
-            &user(),
         )
         .unwrap();
     assert_eq!(diff.changes, []);
@@ -153,12 +152,9 @@ fn outside_changes_are_found_and_recorded() {
     let ws = create_as(&engine, "a1", Layout::Plain);
     write(&engine, &ws, "a.txt", b"one");
     write(&engine, &ws, "gone/b.txt", b"two");
-    assert!(!engine.sync.sync_workspace(&ws, &user()).unwrap().walked);
+    assert!(!engine.sync.sync_workspace(&ws).unwrap().walked);
     let path = engine.workspaces.hand_out_path(&ws).unwrap();
-    assert_eq!(
-        engine.sync.sync_workspace(&ws, &user()).unwrap().changes,
-        []
-    );
+    assert_eq!(engine.sync.sync_workspace(&ws).unwrap().changes, []);
     // A change of the same size within the same tick of the clock.
     std::fs::write(path.join("a.txt"), b"eno").unwrap();
     std::fs::remove_dir_all(path.join("gone")).unwrap();
@@ -166,7 +162,7 @@ fn outside_changes_are_found_and_recorded() {
     std::fs::write(path.join("new/c.txt"), b"three").unwrap();
     std::fs::write(path.join(".gitignore"), b"*.log\n").unwrap();
     std::fs::write(path.join("x.log"), b"noise").unwrap();
-    let synced = engine.sync.sync_workspace(&ws, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&ws).unwrap();
     let changes: Vec<String> = synced
         .changes
         .iter()
@@ -187,10 +183,7 @@ fn outside_changes_are_found_and_recorded() {
     let last = &engine.history.lines(&ws, Some(&p("a.txt")), 1).unwrap()[0];
     assert_eq!(last.line.cause.operator.as_str(), "outside");
     assert_eq!(last.line.via.as_str(), "sync");
-    assert_eq!(
-        engine.sync.sync_workspace(&ws, &user()).unwrap().changes,
-        []
-    );
+    assert_eq!(engine.sync.sync_workspace(&ws).unwrap().changes, []);
     let taken = engine
         .workspaces
         .snapshot(&ws, None, false, &user())
@@ -348,36 +341,15 @@ fn a_directory_whose_bits_change_and_change_back_is_followed() {
     let path = engine.workspaces.hand_out_path(&ws).unwrap();
     let set = |mode| {
         std::fs::set_permissions(path.join("d"), std::fs::Permissions::from_mode(mode)).unwrap();
-        engine
-            .sync
-            .sync_workspace(&ws, &user())
-            .unwrap()
-            .changes
-            .len()
+        engine.sync.sync_workspace(&ws).unwrap().changes.len()
     };
-    engine.sync.sync_workspace(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws).unwrap();
     assert_eq!(
         (set(0o700), set(0o755), set(0o755), set(0o700)),
         (1, 1, 0, 1)
     );
     std::fs::remove_dir_all(path.join("e")).unwrap();
-    assert_eq!(
-        engine
-            .sync
-            .sync_workspace(&ws, &user())
-            .unwrap()
-            .changes
-            .len(),
-        2
-    );
+    assert_eq!(engine.sync.sync_workspace(&ws).unwrap().changes.len(), 2);
     std::fs::create_dir(path.join("e")).unwrap();
-    assert_eq!(
-        engine
-            .sync
-            .sync_workspace(&ws, &user())
-            .unwrap()
-            .changes
-            .len(),
-        1
-    );
+    assert_eq!(engine.sync.sync_workspace(&ws).unwrap().changes.len(), 1);
 }

@@ -68,7 +68,7 @@ impl Merges {
         let project = self.project_of_fork(&row)?;
         let settings = self.store().read(|tx| MergeSettings::read(tx, project))?;
         let include_ignored = options.include_ignored || settings.include_ignored;
-        let synced = self.sync.sync_locked(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false)?;
         let ignored = match options.keep || include_ignored || synced.ignored.is_empty() {
             true => IgnoredFiles::default(),
             false => {
