@@ -231,7 +231,7 @@ async fn upload(
     request: Request,
 ) -> Answer {
     let id = params.workspace()?;
-    answer_uploads(take_uploads(&app, caller, Some(id), key, request).await?)
+    answer_uploads(take_uploads(&app, caller, Some(id), None, key, request).await?)
 }
 
 /// `POST /api/upload`: the workspace is the one that the form or the header names, or else the
@@ -244,7 +244,7 @@ async fn upload_to_own(
     request: Request,
 ) -> Answer {
     let named = session_header(&headers)?.map(str::parse).transpose()?;
-    answer_uploads(take_uploads(&app, caller, named, key, request).await?)
+    answer_uploads(take_uploads(&app, caller, named, None, key, request).await?)
 }
 
 /// One file is answered by itself, several as a list.

@@ -208,7 +208,12 @@ fn transfer_routes() -> Vec<Route> {
             transfer::upload,
         )
         .takes_form()
-        .gives::<wire::Uploads>(),
+        .gives::<wire::Uploads>()
+        .query(
+            "path",
+            Kind::Path,
+            "Into this directory, which is made if it is not there; without it `upload`, or in a session `uploads`",
+        ),
         get(
             &of("/archive"),
             "Download a workspace or a directory of it",

@@ -234,6 +234,7 @@ fn workspace_routes(workspace: &str, snapshot: &str) -> Vec<Request> {
         v1("POST", "/mkdir", r#"{"path":"d"}"#),
         v1("POST", "/move", r#"{"from":"f","to":"g"}"#),
         v1("POST", "/uploads", "form"),
+        v1("POST", "/uploads?path=d", "form"),
         v1("GET", "/archive", ""),
         v1("POST", "/import", "x"),
         v1("GET", "/history", ""),
