@@ -462,6 +462,14 @@ fn system_routes() -> Vec<Route> {
         .query("next", Kind::Text, "A path on this server to go to then")
         .open(),
         post(
+            "/sign-in",
+            "Sign a browser in by a token, with a cookie in its place",
+            sign_in::sign_in_by_token,
+        )
+        .takes::<wire::SignInRequest>()
+        .status(204)
+        .open(),
+        post(
             "/sign-out",
             "End the sign-in of a browser",
             sign_in::sign_out,

@@ -35,6 +35,7 @@ mod refusals;
 mod reviews;
 mod sessions;
 mod shares;
+mod sign_in;
 mod tenants;
 mod tls;
 mod together;
