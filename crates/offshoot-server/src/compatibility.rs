@@ -328,7 +328,10 @@ fn session_header(headers: &HeaderMap) -> Result<Option<&str>> {
 /// `DELETE /api/workspace/{workspace}/delete/{path}`
 async fn delete_file(caller: Caller, params: Params) -> Answer {
     let (id, path) = (params.workspace()?, path_of(&caller, &params).await?);
-    let text = path.to_text();
-    let files = blocking(move || caller.delete_file(&id, &path, false, Expect::Anything)).await?;
-    ok(&wire::Deleted { path: text, files })
+    let shape = blocking(move || {
+        let deleted = caller.delete_file(&id, &path, false, Expect::Anything)?;
+        Ok(wire::Deleted::new(&path, &deleted))
+    })
+    .await?;
+    ok(&shape)
 }

@@ -6,8 +6,8 @@ use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
 
 use super::{Access, Operation};
 use crate::{
-    Content, DirNode, Expect, ListEntry, ListOptions, ListPage, OpenFile, TooLarge, WalkEntry,
-    Window, WorkspaceArchive, WorkspaceImport, WriteOptions, Written,
+    Content, DeletedPath, DirNode, Expect, ListEntry, ListOptions, ListPage, OpenFile, TooLarge,
+    WalkEntry, Window, WorkspaceArchive, WorkspaceImport, WriteOptions, Written,
 };
 
 impl Access {
@@ -146,7 +146,7 @@ impl Access {
         path: &RelPath,
         recursive: bool,
         expect: Expect,
-    ) -> Result<usize> {
+    ) -> Result<DeletedPath> {
         self.authorize(Operation::Delete, id, path)?;
         if recursive {
             self.check_all_below(Operation::Delete, id, path)?;
