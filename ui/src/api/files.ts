@@ -16,7 +16,7 @@ export interface Content {
   size: number;
 }
 
-/** The address of a file that a browser may show; it needs the cookie. */
+/** The address of a file that a browser may show. */
 export const previewAddress = (workspace: string, path: string) =>
   address(FILE, { workspace, path }, { preview: true });
 
