@@ -1,18 +1,31 @@
-// Smoke tests in a real browser against a real `offshoot serve` (OFFSHOOT_BIN) and the built UI.
+// Tests in a real browser against a real `offshoot serve` (OFFSHOOT_BIN) and the UI that it serves.
+import { existsSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { defineConfig } from '@playwright/test';
+
+/** The Chromium of the system: what CHROMIUM names, or the first of that name on the way. */
+function chromium(): string {
+  const found = (process.env.PATH ?? '').split(delimiter).map((dir) => join(dir, 'chromium')).find((file) => existsSync(file));
+  const browser = process.env.CHROMIUM || found;
+  if (!browser) throw new Error('install Chromium, or name it in CHROMIUM');
+  return browser;
+}
 
 export default defineConfig({
   testDir: 'tests',
   globalSetup: './tests/setup.ts',
   workers: 1,
-  timeout: 30_000,
+  // For a machine that does other things too; a test that passes waits for none of it.
+  timeout: 120_000,
+  expect: { timeout: 20_000 },
+  forbidOnly: !!process.env.CI,
   reporter: 'list',
   outputDir: 'test-results',
   use: {
     viewport: { width: 1280, height: 800 },
     storageState: 'test-results/signed-in.json',
     launchOptions: {
-      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      executablePath: chromium(),
       args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run'],
     },
   },

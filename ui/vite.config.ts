@@ -97,12 +97,14 @@ const previewProxy = {
   '/sign-in': {
     ...toServer,
     selfHandleResponse: true,
-    configure: (server) =>
-      server.on('proxyRes', (from, _request, answer) => {
-        if (from.statusCode === 401) return answerPage(answer as ServerResponse, 401);
+    configure: (server, options) => {
+      toServer.configure?.(server, options);
+      server.on('proxyRes', (from, request, answer) => {
+        if (from.statusCode === 401 && request.headers.accept?.includes('text/html')) return answerPage(answer as ServerResponse, 401);
         (answer as ServerResponse).writeHead(from.statusCode ?? 502, from.headers);
         from.pipe(answer);
-      }),
+      });
+    },
   } satisfies ProxyOptions,
 };
 

@@ -69,6 +69,19 @@ test('signing in returns to the address that was asked for', async ({ browser })
   await page.getByRole('button', { name: 'Sign in' }).click();
   await expect(page.getByRole('heading', { name: 'When the work is done' })).toBeVisible();
   await expect(page).toHaveURL(/\/w\/asked\/use$/);
+  // It is the browser that is signed in, not the tab; signing out ends it and keeps the token.
+  const second = await context.newPage();
+  await second.goto(at('/w/asked/use'));
+  await expect(second.getByRole('heading', { name: 'When the work is done' })).toBeVisible();
+  const me = (await (await second.request.get(at('/api/v1/me'))).json()) as { csrf_token: string };
+  expect((await second.request.post(at('/sign-out'), { headers: { 'Offshoot-Csrf': me.csrf_token } })).status()).toBe(204);
+  await second.reload();
+  await second.getByLabel('Sign-in link or token').fill(`${token}0`);
+  await second.getByRole('button', { name: 'Sign in' }).click();
+  await expect(second.getByText('this is no valid token')).toBeVisible();
+  await second.getByLabel('Sign-in link or token').fill(token);
+  await second.getByRole('button', { name: 'Sign in' }).click();
+  await expect(second.getByRole('heading', { name: 'When the work is done' })).toBeVisible();
   await context.close();
 });
 

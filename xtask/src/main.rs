@@ -23,14 +23,14 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test [-- ARGS]     install what is missing, then check format, lints, tests, documents and tidy;
+  test [-- ARGS]     install what is missing, then check format, lints, tests, documents, UI and tidy;
                      ARGS go to nextest, for example: cargo xtask test -- -p offshoot-fs race_
   tidy               check that the repository is what its documents say
   soak [NAME…]       run the long torture tests with full counts and note the result in docs/reports
   soak --list        name them
   ui                 build the web UI into the file that the server embeds
   ui --dev           serve it with live reload, in front of an `offshoot serve` that runs
-  ui --browse        drive it in a browser against the server of this build
+  ui --browse        build the server and drive the UI that it serves in a browser
   api [-- ARGS]      try the HTTP door with Schemathesis, which must be installed; ARGS go to it
 ";
 
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         ["soak", names @ ..] => soak::run(&root(), names),
         ["ui"] => ui::build(&root()),
         ["ui", "--dev"] => ui::dev(&root()),
-        ["ui", "--browse"] => ui::browse(&root()),
+        ["ui", "--browse"] => ui::build_and_browse(&root()),
         ["api"] => api::run(&root(), &[]),
         ["api", "--", rest @ ..] => api::run(&root(), rest),
         [] | ["help" | "--help" | "-h"] => {

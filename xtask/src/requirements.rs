@@ -1,6 +1,7 @@
 //! What a machine needs before the tests can run, and how it gets it.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{Outcome, shell};
@@ -12,6 +13,8 @@ enum Sign {
     Program(&'static str),
     /// A file that it brings.
     File(&'static str),
+    /// The browser that drives the UI.
+    Chromium,
 }
 
 impl Sign {
@@ -19,6 +22,7 @@ impl Sign {
         match self {
             Self::Program(name) => shell::find_program(name).is_some(),
             Self::File(path) => Path::new(path).exists(),
+            Self::Chromium => chromium().is_some(),
         }
     }
 }
@@ -32,7 +36,7 @@ struct Package {
 
 /// Every package, in one place. A machine that has the sign has the package, however it got it.
 #[rustfmt::skip]
-const PACKAGES: [Package; 13] = [
+const PACKAGES: [Package; 14] = [
     package("gcc", Sign::Program("cc"), "compiles SQLite and zstd, links everything"),
     package("libc6-dev", Sign::File("/usr/include/stdio.h"), "headers for the above"),
     package("git", Sign::Program("git"), "the oracle for trees, merges and exports"),
@@ -44,12 +48,25 @@ const PACKAGES: [Package; 13] = [
     package("docker.io", Sign::Program("dockerd"), "forks in a container of a real engine"),
     package("busybox-static", Sign::File("/bin/busybox"), "what runs in that container"),
     package("python3-pip", Sign::Program("pip3"), "a client that is generated in Python"),
-    package("npm", Sign::Program("npm"), "a client that is generated in TypeScript"),
+    package("npm", Sign::Program("npm"), "the web UI, and a client that is generated in TypeScript"),
+    package("chromium", Sign::Chromium, "tests of the web UI in a browser"),
     package("xfsprogs", Sign::Program("mkfs.xfs"), "XFS images: files that share extents"),
 ];
 
 const fn package(name: &'static str, sign: Sign, reason: &'static str) -> Package {
     Package { name, sign, reason }
+}
+
+/// The browser of the tests: what CHROMIUM names, or the one that is installed.
+pub(crate) fn chromium() -> Option<PathBuf> {
+    chromium_named(std::env::var_os("CHROMIUM"))
+}
+
+fn chromium_named(named: Option<OsString>) -> Option<PathBuf> {
+    match named.filter(|name| !name.is_empty()) {
+        Some(name) => Some(name.into()),
+        None => shell::find_program("chromium"),
+    }
 }
 
 /// The version of nextest that the configuration was written for.
@@ -201,6 +218,15 @@ mod tests {
                     .all(|earlier| earlier.name != package.name)
             );
         }
+    }
+
+    #[test]
+    fn the_browser_is_the_one_that_is_named_or_installed() {
+        let named = chromium_named(Some("/opt/browser".into()));
+        assert_eq!(named, Some(PathBuf::from("/opt/browser")));
+        let installed = shell::find_program("chromium");
+        assert_eq!(chromium_named(Some(OsString::new())), installed);
+        assert_eq!(chromium_named(None), installed);
     }
 
     #[test]

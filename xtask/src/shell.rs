@@ -12,6 +12,12 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(named)
+}
+
 /// A command as one would type it.
 pub(crate) fn words(command: &Command) -> String {
     let program = Path::new(command.get_program())

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Outcome, shell};
+use crate::{Outcome, requirements, shell};
 
 /// Where the sources are.
 fn sources(root: &Path) -> PathBuf {
@@ -54,10 +54,23 @@ pub(crate) fn check(root: &Path) -> Outcome {
     shell::run(pack(root).arg("--check"))
 }
 
-/// Drives the UI in a browser against a server of this build.
+/// Builds the server and drives the UI that it serves in a browser.
+pub(crate) fn build_and_browse(root: &Path) -> Outcome {
+    install(root)?;
+    shell::run(shell::cargo(root).args(["build", "--package", "offshoot-cli"]))?;
+    browse(root)
+}
+
+/// Drives the UI in a browser against the server that was built last.
 pub(crate) fn browse(root: &Path) -> Outcome {
-    let server = root.join("target/debug/offshoot");
-    shell::run(npm(root, &["run", "e2e"]).env("OFFSHOOT_BIN", server))
+    let server = shell::target_dir(root).join("debug/offshoot");
+    let browser = requirements::chromium()
+        .ok_or("there is no Chromium; install it, or name it in CHROMIUM")?;
+    shell::run(
+        npm(root, &["run", "e2e"])
+            .env("OFFSHOOT_BIN", server)
+            .env("CHROMIUM", browser),
+    )
 }
 
 fn pack(root: &Path) -> Command {

@@ -266,8 +266,6 @@ const SHOWN_LINES: usize = 20;
 struct Listed {
     #[serde(flatten)]
     listing: wire::Listing,
-    /// How many entries the directory has in all; `next` says how to go on.
-    total: usize,
     /// One line for each entry, and a last one if there are more.
     text: String,
 }
@@ -280,16 +278,15 @@ fn list_files(access: &Access, id: &WorkspaceId, asked: ListFiles) -> Result<Lis
         ..ListOptions::default()
     };
     let page = access.list_page(id, &dir, &options)?;
-    let total = page.total;
     let mut text = listing_as_text(&page.entries);
     if let Some(next) = &page.next {
         text.push_str(&format!(
-            "[there are {total} entries; go on with `after`: {next}]\n"
+            "[there are {} entries; go on with `after`: {next}]\n",
+            page.total
         ));
     }
     Ok(Listed {
         listing: wire::Listing::from(page),
-        total,
         text,
     })
 }
@@ -451,11 +448,8 @@ fn file_write_tools() -> Vec<Tool> {
             REPLACES,
             |access, id, asked: PathArgument| {
                 let path = path(access, id, &asked.path)?;
-                let files = access.delete_file(id, &path, false, Expect::Anything)?;
-                Ok(wire::Deleted {
-                    path: path.to_text(),
-                    files,
-                })
+                let deleted = access.delete_file(id, &path, false, Expect::Anything)?;
+                Ok(wire::Deleted::new(&path, &deleted))
             },
         ),
         Tool::new(

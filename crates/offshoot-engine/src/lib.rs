@@ -20,7 +20,7 @@ mod workspace;
 pub use access::AccessControl;
 pub use access::agent_tree::Agent;
 pub use access::once::EarlierResult;
-pub use access::tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret};
+pub use access::tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret, random_hex};
 pub use access::{
     Access, Operation, Overview, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
 };
@@ -85,11 +85,12 @@ pub use workspace::archive::{ArchiveContent, ArchiveEntry, WorkspaceArchive};
 pub use workspace::export::Exported;
 pub use workspace::files::{Expect, WriteOptions, Written};
 pub use workspace::import::WorkspaceImport;
-pub use workspace::life::{Deleted, Workspace};
+pub use workspace::life::{Deleted, ForkOf, Workspace};
 pub use workspace::list::{DirNode, ListOptions, ListPage, ListSort};
 pub use workspace::read::{
     Info, ListEntry, MAX_WINDOW, Window, WindowContent, is_computed, listing_as_text,
 };
+pub use workspace::rearrange::DeletedPath;
 pub use workspace::restore::Restored;
 pub use workspace::snapshot::{Snapshot, Taken};
 pub use workspace::walk::WalkEntry;

@@ -155,10 +155,7 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let peer = request
-        .extensions()
-        .get::<ConnectInfo<SocketAddr>>()
-        .map(|info| info.0.ip());
+    let peer = peer(&request);
     let caller = identify(&app, request.method(), request.headers())
         .map_err(|error| refuse(&app, peer, error))?;
     admit(&app, caller, &mut request).await?;
@@ -241,11 +238,33 @@ pub(crate) fn identify_basic(app: &App, request: &Request) -> Result<Caller> {
     let Some(given) = headers.get(header::AUTHORIZATION) else {
         return Err(no_token());
     };
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let refused = |error| refuse(app, peer.map(|info| info.0.ip()), error);
+    let refused = |error| refuse(app, peer(request), error);
     let secret = secret_of(given).ok_or_else(|| refused(no_token()))?;
     let known = app.tokens.known(&app.engine, &secret).map_err(refused)?;
     Caller::new(app, known, &secret, headers)
+}
+
+/// The address that a request comes from.
+pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
+    let info = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    info.map(|info| info.0.ip())
+}
+
+/// Whom a secret in a body stands for. A bad one counts as in a header.
+pub(crate) fn identify_secret(
+    app: &App,
+    peer: Option<IpAddr>,
+    secret: &str,
+) -> Result<Arc<Principal>> {
+    let known = app.tokens.principal(&app.engine, secret);
+    known.map_err(|error| match error.code() {
+        ErrorCode::Unauthorized => {
+            let error = Error::new(ErrorCode::Unauthorized, "this is no valid token")
+                .with_hint("it may have ended or been revoked; `offshoot token issue` makes one");
+            refuse(app, peer, error)
+        }
+        _ => error,
+    })
 }
 
 /// The token in `Basic` or `Bearer`.

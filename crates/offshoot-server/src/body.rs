@@ -48,9 +48,9 @@ pub(crate) fn blocking<T: Send + 'static>(
     }
 }
 
-/// Runs blocking work that keeps a core busy, such as a search, once its token has a slot for that:
+/// Runs a search, or other blocking work that keeps a core busy, once it is the turn of its token:
 /// the searches of one token leave cores to the requests of others.
-pub(crate) async fn busy<T: Send + 'static>(
+pub(crate) async fn search_in_turn<T: Send + 'static>(
     turns: &Arc<Shares>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

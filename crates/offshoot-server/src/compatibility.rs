@@ -231,7 +231,7 @@ async fn upload(
     request: Request,
 ) -> Answer {
     let id = params.workspace()?;
-    answer_uploads(take_uploads(&app, caller, Some(id), key, request).await?)
+    answer_uploads(take_uploads(&app, caller, Some(id), None, key, request).await?)
 }
 
 /// `POST /api/upload`: the workspace is the one that the form or the header names, or else the
@@ -244,7 +244,7 @@ async fn upload_to_own(
     request: Request,
 ) -> Answer {
     let named = session_header(&headers)?.map(str::parse).transpose()?;
-    answer_uploads(take_uploads(&app, caller, named, key, request).await?)
+    answer_uploads(take_uploads(&app, caller, named, None, key, request).await?)
 }
 
 /// One file is answered by itself, several as a list.
@@ -328,7 +328,10 @@ fn session_header(headers: &HeaderMap) -> Result<Option<&str>> {
 /// `DELETE /api/workspace/{workspace}/delete/{path}`
 async fn delete_file(caller: Caller, params: Params) -> Answer {
     let (id, path) = (params.workspace()?, path_of(&caller, &params).await?);
-    let text = path.to_text();
-    let files = blocking(move || caller.delete_file(&id, &path, false, Expect::Anything)).await?;
-    ok(&wire::Deleted { path: text, files })
+    let shape = blocking(move || {
+        let deleted = caller.delete_file(&id, &path, false, Expect::Anything)?;
+        Ok(wire::Deleted::new(&path, &deleted))
+    })
+    .await?;
+    ok(&shape)
 }

@@ -174,6 +174,14 @@ fn merge_routes() -> Vec<Route> {
         )
         .gives::<wire::Merges>()
         .paged(Kind::Text),
+        get(
+            "/merges",
+            "The merges into all projects in reach, newest first",
+            merges::list_all,
+        )
+        .gives::<wire::Merges>()
+        .query("project", Kind::Id, "Only into this project")
+        .paged(Kind::Text),
         get("/merges/{merge}", "What came of a merge", merges::show).gives::<wire::Merge>(),
         post(
             "/merges/{merge}/undo",

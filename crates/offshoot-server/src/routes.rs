@@ -208,7 +208,12 @@ fn transfer_routes() -> Vec<Route> {
             transfer::upload,
         )
         .takes_form()
-        .gives::<wire::Uploads>(),
+        .gives::<wire::Uploads>()
+        .query(
+            "path",
+            Kind::Path,
+            "Into this directory, which is made if it is not there; without it `upload`, or in a session `uploads`",
+        ),
         get(
             &of("/archive"),
             "Download a workspace or a directory of it",
@@ -455,6 +460,14 @@ fn system_routes() -> Vec<Route> {
         .gives_raw(&["text/html"])
         .query("code", Kind::Text, "The code of the link")
         .query("next", Kind::Text, "A path on this server to go to then")
+        .open(),
+        post(
+            "/sign-in",
+            "Sign a browser in by a token, with a cookie in its place",
+            sign_in::sign_in_by_token,
+        )
+        .takes::<wire::SignInRequest>()
+        .status(204)
         .open(),
         post(
             "/sign-out",

@@ -1,20 +1,22 @@
-//! Signing a browser in: a one-time URL becomes a cookie, and changes by cookie prove their origin.
+//! Signing a browser in: a one-time URL or a token becomes a cookie, and changes by cookie prove their
+//! origin.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
+use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, percent_decode, to_hex};
-use offshoot_engine::{PrincipalKind, Scope, new_secret};
+use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp, percent_decode, to_hex};
+use offshoot_engine::{Principal, PrincipalKind, Scope, new_secret};
 use sha2::{Digest, Sha256};
 
 use crate::app::Shared;
 use crate::body::blocking;
 use crate::error::Answer;
-use crate::extract::Query;
-use crate::ui;
+use crate::extract::{Json, Query};
+use crate::{auth, ui};
+use offshoot_wire as wire;
 
 const COOKIE: &str = "offshoot_session";
 const CSRF_HEADER: &str = "offshoot-csrf";
@@ -130,6 +132,26 @@ pub(crate) async fn sign_in(State(app): State<Shared>, headers: HeaderMap, query
     Ok(response)
 }
 
+/// `POST /sign-in`: the cookie holds the token that was given and no new one, so that the sign-in
+/// ends when the token ends or is revoked, and changes are told as the token's.
+pub(crate) async fn sign_in_by_token(State(app): State<Shared>, request: Request) -> Answer {
+    let peer = auth::peer(&request);
+    let Json(asked) = Json::<wire::SignInRequest>::from_request(request, &app).await?;
+    let secret = asked.token.trim();
+    let principal = auth::identify_secret(&app, peer, secret)?;
+    answer_cookie(&app, secret, cookie_lifetime(&app, &principal))
+}
+
+/// How long a browser keeps a token: as long as after any sign-in, or until it ends before that.
+fn cookie_lifetime(app: &Shared, principal: &Principal) -> Duration {
+    let usual = app.options.sign_in_ttl;
+    let Some(end) = principal.expires_at else {
+        return usual;
+    };
+    let left = end.to_system().duration_since(Timestamp::now().to_system());
+    usual.min(left.unwrap_or_default())
+}
+
 /// A place on this server to go to after the sign-in, as it stands in HTML. Refused is everything
 /// that a browser could take for another server, also once it is decoded again.
 fn local_path(next: &str) -> Result<String> {
@@ -185,20 +207,27 @@ fn set_cookie(app: &Shared, secret: &str, lives: Duration) -> Result<HeaderValue
         .map_err(|cause| Error::internal("a cookie could not be written").with_source(cause))
 }
 
-/// `POST /sign-out`: ends the cookie and the token behind it.
+/// `POST /sign-out`: ends the cookie and, if it was made by a link, the token behind it. A token that
+/// somebody signed in with is theirs, and programs may use it too.
 pub(crate) async fn sign_out(State(app): State<Shared>, headers: HeaderMap) -> Answer {
     let secret = cookie(&headers).unwrap_or_default().to_owned();
     let principal = app.tokens.principal(&app.engine, &secret)?;
     check_csrf(&headers, &secret)?;
-    if let Some(id) = principal.token.clone() {
+    let is_by_link = principal.scope.kind == PrincipalKind::User;
+    if let Some(id) = principal.token.clone().filter(|_| is_by_link) {
         let engine = app.engine.clone();
         blocking(move || engine.access.revoke_token(&id)).await?;
         app.tokens.clear();
     }
+    answer_cookie(&app, "", Duration::ZERO)
+}
+
+/// An answer that is nothing but a cookie.
+fn answer_cookie(app: &Shared, secret: &str, lives: Duration) -> Answer {
     let mut response = Response::new(axum::body::Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    let ended = set_cookie(&app, "", Duration::ZERO)?;
-    response.headers_mut().insert(header::SET_COOKIE, ended);
+    let value = set_cookie(app, secret, lives)?;
+    response.headers_mut().insert(header::SET_COOKIE, value);
     Ok(response)
 }
 

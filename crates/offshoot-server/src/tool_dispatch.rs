@@ -8,7 +8,7 @@ use offshoot_core::Result;
 use offshoot_engine::Access;
 use serde_json::Value;
 
-use crate::body::{blocking, busy};
+use crate::body::{blocking, search_in_turn};
 use crate::shares::Shares;
 use crate::show_events::ShowBroadcast;
 
@@ -107,7 +107,7 @@ impl ToolDispatcher {
             Ok(answer)
         };
         match turns {
-            Some(turns) => busy(turns, work).await,
+            Some(turns) => search_in_turn(turns, work).await,
             None => blocking(work).await,
         }
     }

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use flate2::read::GzDecoder;
 use offshoot_core::{Error, Result};
-use offshoot_engine::new_secret;
+use offshoot_engine::random_hex;
 
 use crate::compress::takes_gzip;
 use crate::error::Problem;
@@ -90,7 +90,7 @@ fn asset(path: &str) -> Option<&'static Asset> {
 /// `GET /`, and every other page of the UI.
 pub(crate) async fn page() -> Result<Response, Problem> {
     let page = asset(PAGE).ok_or_else(|| Error::internal("the UI was not built"))?;
-    let nonce = new_secret()?;
+    let nonce = random_hex()?;
     let html = String::from_utf8_lossy(&page.unpacked()?).replace(NONCE, &nonce);
     let mut response = Body::from(html).into_response();
     let set = response.headers_mut();

@@ -245,7 +245,7 @@ macro_rules! pass_on_merge_reads {
             completions(project: Option<WorkspaceKey>) -> Vec<CompletionRow>;
             merge(id: &str) -> Option<MergeRow>;
             merge_ids(prefix: &str) -> Vec<String>;
-            merges(project: WorkspaceKey, before: Option<&str>, limit: usize) -> Vec<MergeRow>;
+            merges(project: Option<WorkspaceKey>, before: Option<&str>, limit: usize) -> Vec<MergeRow>;
             last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
             last_landed(workspace: WorkspaceKey, base: &ObjectId, before: Option<&str>)
                 -> Option<MergeRow>;

@@ -17,11 +17,12 @@ pub trait MergeReads {
     /// The names of merges that begin so, in the order of names.
     fn merge_ids(&self, prefix: &str) -> Result<Vec<String>>;
 
-    /// Merges of a project, newest first: those before the one of this name, or from the newest; at
-    /// most `limit`, 0 means all. Before one that the project does not have there is none.
+    /// Merges of a project, or else of all open ones, newest first: those before the one of this
+    /// name, or from the newest; at most `limit`, 0 means all. Before one that does not exist, or
+    /// that another project has, there is none.
     fn merges(
         &self,
-        project: WorkspaceKey,
+        project: Option<WorkspaceKey>,
         before: Option<&str>,
         limit: usize,
     ) -> Result<Vec<MergeRow>>;

@@ -3,7 +3,7 @@
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::engine::{DecodePaddingMode, Engine as _};
-use offshoot_core::EntryKind;
+use offshoot_core::{EntryKind, RelPath};
 use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,6 +18,8 @@ pub struct Listing {
     /// Where the next page begins, to be given as `after`; not there on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    /// How many entries all pages have together.
+    total: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -47,6 +49,7 @@ impl From<&[engine::ListEntry]> for Listing {
         Listing {
             entries: entries.iter().map(entry).collect(),
             next: None,
+            total: entries.len(),
         }
     }
 }
@@ -55,6 +58,7 @@ impl From<engine::ListPage> for Listing {
     fn from(page: engine::ListPage) -> Self {
         Listing {
             next: page.next,
+            total: page.total,
             ..Listing::from(page.entries.as_slice())
         }
     }
@@ -313,10 +317,22 @@ pub struct Made {
 /// A deleted path.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Deleted {
-    /// Where.
-    pub path: String,
+    path: String,
     /// Files and links that went with it.
-    pub files: usize,
+    files: usize,
+    /// The revision of the workspace that this made: at the version before it all of them are there.
+    version: i64,
+}
+
+impl Deleted {
+    /// The answer to a deletion.
+    pub fn new(path: &RelPath, deleted: &engine::DeletedPath) -> Self {
+        Deleted {
+            path: path.to_text(),
+            files: deleted.files,
+            version: deleted.version,
+        }
+    }
 }
 
 #[cfg(test)]

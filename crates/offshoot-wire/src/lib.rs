@@ -41,7 +41,8 @@ pub use projects::{
     ProjectSynced, Projects, Updated, Versions, landing,
 };
 pub use requests::{
-    MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SnapshotRequest,
+    MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SignInRequest,
+    SnapshotRequest,
 };
 pub use review_content::{MergedTexts, ReviewContent};
 pub use review_requests::{MergeTextsRequest, ResolveManyRequest, ResolveRequest, TakeRequest};

@@ -80,6 +80,14 @@ pub struct RestoreRequest {
     pub path: Option<String>,
 }
 
+/// A token that signs a browser in.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignInRequest {
+    /// Its secret.
+    pub token: String,
+}
+
 /// A token to issue. Exactly one of `admin`, `agent`, `workspace` and `project` says what it
 /// reaches.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -24,10 +24,18 @@ pub struct Workspace {
     dir_count: i64,
     total_size: i64,
     quota: Quota,
+    /// The project that it is merged into, if it is a fork.
+    project: Option<String>,
+    /// The agent that owns the fork.
+    agent: Option<String>,
+    /// The snapshot that the changes of the fork are told against.
+    base_snapshot: Option<String>,
 }
 
 impl From<&engine::Workspace> for Workspace {
     fn from(workspace: &engine::Workspace) -> Self {
+        let fork = workspace.fork_of.as_ref();
+        let agent = fork.and_then(|fork| fork.agent.as_ref());
         Workspace {
             id: workspace.id.to_string(),
             layout: workspace.layout,
@@ -42,6 +50,9 @@ impl From<&engine::Workspace> for Workspace {
             dir_count: workspace.dirs,
             total_size: workspace.bytes,
             quota: Quota::from(workspace),
+            project: fork.map(|fork| fork.project.to_string()),
+            agent: agent.map(ToString::to_string),
+            base_snapshot: fork.map(|fork| fork.base.to_hex()),
         }
     }
 }

@@ -53,6 +53,16 @@ export async function raw(method: string, url: string, init: RequestInit = {}): 
   }
 }
 
+/** The body of an answer. It may break off in the middle, or be given up. */
+export async function bodyOf<T>(answer: Result<Response>, read: (response: Response) => Promise<T>): Promise<Result<T>> {
+  if (!answer.ok) return answer;
+  try {
+    return { ok: true, data: await read(answer.data), headers: answer.headers };
+  } catch (error) {
+    return { ok: false, problem: thrown(error) };
+  }
+}
+
 interface Plain extends Extra {
   path?: unknown;
   query?: unknown;
@@ -68,12 +78,7 @@ async function call<T>(method: string, route: string, options: Plain): Promise<R
     init.headers = { ...init.headers, 'content-type': 'application/json' };
   }
   const answer = await raw(method, address(route, path as object, query as object), init);
-  if (!answer.ok) return answer;
-  try {
-    return { ok: true, data: (await answer.data.json()) as T, headers: answer.headers };
-  } catch (error) {
-    return { ok: false, problem: thrown(error) };
-  }
+  return bodyOf(answer, (response) => response.json() as Promise<T>);
 }
 
 export function get<P extends Place<'get'>>(route: P, options: Options<Operation<P, 'get'>>): Promise<Result<Answer<Operation<P, 'get'>>>> {

@@ -8,7 +8,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where to begin */
+        /** The web UI */
         get: operations["get_home"];
         put?: never;
         post?: never;
@@ -167,6 +167,23 @@ export interface paths {
         put?: never;
         /** Merge three texts, as a merge would; nothing is stored */
         post: operations["post_merge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/merges": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The merges into all projects in reach, newest first */
+        get: operations["get_merges"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1351,7 +1368,8 @@ export interface paths {
         /** Sign a browser in by the link that `offshoot serve` prints */
         get: operations["get_sign_in"];
         put?: never;
-        post?: never;
+        /** Sign a browser in by a token, with a cookie in its place */
+        post: operations["post_sign_in"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1483,8 +1501,8 @@ export interface components {
              */
             max_page: number;
             /**
-             * @description Whether changes by outside programs arrive as they happen: `watching`, `syncing` where watches
-             *     ran out, or `off`.
+             * @description Whether changes by outside programs arrive as they happen: `watching`, `syncing` where
+             *     watches ran out, or `off`.
              */
             outside_changes: string;
             /** @description How conflicts of merges can be decided. */
@@ -1565,7 +1583,7 @@ export interface components {
             lost_by?: string | null;
             /** @description The message that had led to it. */
             lost_message_id?: string | null;
-            /** @description The same for what the project has, or had, there. */
+            /** @description The agent, or else the operator, that had written what the project has, or had, there. */
             ours_by?: string | null;
             ours_message_id?: string | null;
             part?: string | null;
@@ -1592,8 +1610,12 @@ export interface components {
              * @description Files and links that went with it.
              */
             files: number;
-            /** @description Where. */
             path: string;
+            /**
+             * Format: int64
+             * @description The revision of the workspace that this made: at the version before it all of them are there.
+             */
+            version: number;
         };
         /** @description A deleted project. */
         DeletedProject: {
@@ -1632,7 +1654,7 @@ export interface components {
          */
         EncodingName: "utf8" | "base64";
         /**
-         * @description What stands at a path. Only its words are here, for schemas: values are the core's.
+         * @description What stands at a path. This type is only for schemas: values are those of the core.
          * @enum {string}
          */
         EntryType: "file" | "dir" | "symlink";
@@ -1673,7 +1695,7 @@ export interface components {
         FileMatch: {
             /**
              * Format: uint
-             * @description The number of the line, from 1; none if only names were looked at.
+             * @description The number of the line, from 1; none if only names were searched.
              */
             line?: number | null;
             /** @description The file. */
@@ -1686,7 +1708,7 @@ export interface components {
             /** @description File by file and line by line. */
             matches: components["schemas"]["FileMatch"][];
             /**
-             * @description Where to go on, to be given as `after`; not there when everything was looked at. There may be
+             * @description Where to go on, to be given as `after`; not there when everything was searched. There may be
              *     one though nothing more is found.
              */
             next?: string | null;
@@ -1751,7 +1773,7 @@ export interface components {
             id: string;
             /** @description What happened last in it. */
             last_operation?: components["schemas"]["HistoryLine"] | null;
-            /** @description Why its directory could not be looked at, so that this is what was recorded before. */
+            /** @description Why its directory could not be scanned, so that this is what was recorded before. */
             not_looked_at?: string | null;
             /**
              * Format: uint
@@ -1787,7 +1809,7 @@ export interface components {
             /** @description Line by line. */
             history: components["schemas"]["HistoryLine"][];
         };
-        /** @description One line of the history, read back from the shape that every door shows. */
+        /** @description One line of the history, parsed back from its JSON. */
         HistoryLine: {
             /** @description The content after. */
             after?: string | null;
@@ -1808,7 +1830,7 @@ export interface components {
             mime_type?: string | null;
             /** @description What happened. */
             op: string;
-            /** @description Who. */
+            /** @description The operator. */
             operator: string;
             /** @description Where; empty for what concerns the workspace as a whole. */
             path: string;
@@ -1991,6 +2013,11 @@ export interface components {
             entries: components["schemas"]["ListEntry"][];
             /** @description Where the next page begins, to be given as `after`; not there on the last page. */
             next?: string | null;
+            /**
+             * Format: uint
+             * @description How many entries all pages have together.
+             */
+            total: number;
         };
         /** @description A made directory. */
         Made: {
@@ -2006,7 +2033,7 @@ export interface components {
             /** @description Those that were decided; with `dry_run` those that would be. */
             reviews: components["schemas"]["Review"][];
         };
-        /** @description Who a credential stands for. */
+        /** @description The principal of a credential. */
         Me: {
             allow: string[];
             /** @description For pages that change something by cookie: the value of the header `Offshoot-Csrf`. */
@@ -2142,11 +2169,11 @@ export interface components {
              */
             version: number;
         };
-        /** @description An agent to let come into being. */
+        /** @description An agent to create. */
         NewAgent: {
             /**
-             * @description Its id, which nobody else has or had; without it one that begins with its role. Only admins
-             *     and whoever has the project choose one.
+             * @description Its id, which no other agent has or had; without it one that begins with its role. Only
+             *     admins and holders of a token of the project choose one.
              */
             id?: string | null;
             /**
@@ -2234,7 +2261,10 @@ export interface components {
              */
             inodes?: number | null;
         };
-        /** @description A token to issue. Exactly one of `admin`, `agent`, `workspace` and `project` says what it reaches. */
+        /**
+         * @description A token to issue. Exactly one of `admin`, `agent`, `workspace` and `project` says what it
+         *     reaches.
+         */
         NewToken: {
             /** @description Everything. */
             admin?: boolean;
@@ -2280,7 +2310,7 @@ export interface components {
             path: string;
             type: components["schemas"]["EntryType"];
         };
-        /** @description Projects and their forks, for a person who looks after all of them. */
+        /** @description All projects and their forks, for an administrator. */
         Overview: {
             forks: components["schemas"]["ForkOverview"][];
             projects: components["schemas"]["ProjectOverview"][];
@@ -2634,6 +2664,11 @@ export interface components {
             /** Format: uint64 */
             size: number;
         };
+        /** @description A token that signs a browser in. */
+        SignInRequest: {
+            /** @description Its secret. */
+            token: string;
+        };
         /** @description A snapshot. */
         Snapshot: {
             /** @description On whose behalf, such as the author of an imported commit. */
@@ -2690,7 +2725,7 @@ export interface components {
             token: string;
             workspace_id?: string | null;
         };
-        /** @description What changed, as many paths of it as one answer tells. */
+        /** @description One page of the changes. */
         StatusPart: {
             base?: string | null;
             /** @description How far the project is ahead of a fork, if it is. */
@@ -2757,7 +2792,7 @@ export interface components {
             total_size: number;
             tree: string;
         };
-        /** @description The answer to bringing back what lost. */
+        /** @description The answer to restoring content that lost by a policy. */
         TakenBack: {
             merge_id: string;
             path: string;
@@ -2927,6 +2962,10 @@ export interface components {
         };
         /** @description A workspace without its files. */
         Workspace: {
+            /** @description The agent that owns the fork. */
+            agent?: string | null;
+            /** @description The snapshot that the changes of the fork are told against. */
+            base_snapshot?: string | null;
             /**
              * Format: date-time
              * @description A moment, in UTC as RFC 3339 writes it.
@@ -2951,6 +2990,8 @@ export interface components {
             last_sync?: string | null;
             layout: components["schemas"]["LayoutName"];
             materialized: boolean;
+            /** @description The project that it is merged into, if it is a fork. */
+            project?: string | null;
             quota: components["schemas"]["Quota"];
             /** Format: int64 */
             total_size: number;
@@ -3410,6 +3451,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MergedTexts"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    get_merges: {
+        parameters: {
+            query?: {
+                /** @description Only into this project */
+                project?: string;
+                /** @description Only what comes after this id */
+                after?: string;
+                /** @description At most so many */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Merges"];
                 };
             };
             /** @description An error */
@@ -6100,7 +6177,10 @@ export interface operations {
     };
     post_workspaces_workspace_uploads: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Into this directory, which is made if it is not there; without it `upload`, or in a session `uploads` */
+                path?: string;
+            };
             header?: {
                 /** @description A repeated request with the same key creates nothing more */
                 "Idempotency-Key"?: string;
@@ -6565,6 +6645,39 @@ export interface operations {
                 };
                 content: {
                     "text/html": string;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    post_sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInRequest"];
+            };
+        };
+        responses: {
+            /** @description Done, and there is nothing to say */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
                 };
             };
             /** @description An error */

@@ -1,5 +1,5 @@
 // Workspaces: what is asked about one, and what is done to a whole one.
-import { address, get, post, raw, type Schemas } from './client';
+import { address, get, post, type Schemas } from './client';
 
 export type Workspace = Schemas['Workspace'];
 export type ForkOverview = Schemas['ForkOverview'];
@@ -59,14 +59,9 @@ export const update = (id: string, dryRun: boolean) =>
 export const takeSnapshot = (id: string, label?: string) =>
   post(`${ONE}/snapshots`, { path: { workspace: id }, body: { label: label ?? null } });
 
-/** Where a browser downloads a directory from; it needs the cookie. */
+/** Where a browser downloads a directory from. */
 export const archiveAddress = (id: string, path: string, format: 'zip' | 'tar.gz') =>
   address(`${ONE}/archive`, { workspace: id }, { format, ...(path && { path }) });
-
-export async function archive(id: string, path: string, format: 'zip' | 'tar.gz') {
-  const answer = await raw('GET', archiveAddress(id, path, format));
-  return answer.ok ? { ...answer, data: await answer.data.blob() } : answer;
-}
 
 export const history = (id: string, query: { path?: string; limit?: number }, signal?: AbortSignal) =>
   get(`${ONE}/history`, { path: { workspace: id }, query, signal });

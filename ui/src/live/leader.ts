@@ -1,6 +1,5 @@
 // One stream for all tabs: whoever holds the lock reads, the others listen. On HTTP/1.1 a browser
 // has six connections to a server, so a stream for each tab would hang the seventh.
-import { usesToken } from '~/api/session';
 import type { Message } from './events';
 import { Stream } from './stream';
 
@@ -17,8 +16,7 @@ export class Leader {
 
   constructor(tell: (message: Message) => void) {
     this.#tell = tell;
-    // A pasted token is this tab's alone, and so is what it may see.
-    if (usesToken() || !navigator.locks || typeof BroadcastChannel === 'undefined') this.#lead();
+    if (!navigator.locks || typeof BroadcastChannel === 'undefined') this.#lead();
     else this.#share();
   }
 

@@ -1,7 +1,7 @@
 // Who is signed in, if anybody.
-import { me as askMe, signOut as askSignOut, type Me } from '~/api/me';
+import { me as askMe, signIn as askSignIn, signOut as askSignOut, type Me } from '~/api/me';
 import type { Problem } from '~/api/errors';
-import { onSignedOut, setCsrf, usesToken, useToken } from '~/api/session';
+import { onSignedOut, setCsrf } from '~/api/session';
 import { live } from '~/live/live.svelte';
 
 class Session {
@@ -29,16 +29,14 @@ class Session {
     return false;
   }
 
-  async useToken(token: string): Promise<Problem | null> {
-    useToken(token);
-    if (await this.check()) return null;
-    useToken(null);
-    return this.problem;
+  async signIn(token: string): Promise<Problem | null> {
+    const answer = await askSignIn(token);
+    if (!answer.ok) return answer.problem;
+    return (await this.check()) ? null : this.problem;
   }
 
   async signOut(): Promise<void> {
-    if (usesToken()) useToken(null);
-    else await askSignOut();
+    await askSignOut();
     this.#lost();
   }
 

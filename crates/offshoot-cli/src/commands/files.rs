@@ -255,7 +255,7 @@ pub(super) fn rm(
     path: &RelPath,
     recursive: bool,
 ) -> CommandResult {
-    let files = cx
+    let deleted = cx
         .engine
         .workspaces
         .delete_file(id, path, recursive, &cx.cause)
@@ -268,13 +268,12 @@ pub(super) fn rm(
             }
         })?;
     if cx.output.json() {
-        let path = path.to_text();
-        cx.output.document(&wire::Deleted { path, files })?;
+        cx.output.document(&wire::Deleted::new(path, &deleted))?;
     } else {
         cx.output.line(format_args!(
             "deleted {} ({})",
             shown(path),
-            count(files as i64, "file", "files")
+            count(deleted.files as i64, "file", "files")
         ))?;
     }
     Ok(Exit::Done)

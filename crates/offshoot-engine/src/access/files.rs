@@ -6,8 +6,8 @@ use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
 
 use super::{Access, Operation};
 use crate::{
-    Content, DirNode, Expect, ListEntry, ListOptions, ListPage, OpenFile, TooLarge, WalkEntry,
-    Window, WorkspaceArchive, WorkspaceImport, WriteOptions, Written,
+    Content, DeletedPath, DirNode, Expect, ListEntry, ListOptions, ListPage, OpenFile, TooLarge,
+    WalkEntry, Window, WorkspaceArchive, WorkspaceImport, WriteOptions, Written,
 };
 
 impl Access {
@@ -95,23 +95,32 @@ impl Access {
             .write_file(id, path, content, options, &self.cause)
     }
 
-    /// See [`Workspaces::upload`](crate::Workspaces::upload).
+    /// See [`Workspaces::upload_into`](crate::Workspaces::upload_into); without a directory it is the
+    /// one where uploads go.
     pub fn upload(
         &self,
         id: &WorkspaceId,
+        dir: Option<&RelPath>,
         name: &[u8],
         content: Content<'_>,
         options: &WriteOptions,
     ) -> Result<Written> {
-        let dir = self.workspace(id)?.layout.upload_dir();
+        let dir = match dir {
+            Some(dir) => dir.clone(),
+            None => self.workspace(id)?.layout.upload_dir(),
+        };
+        // The name that is free is not known yet, so all names must be allowed.
         self.check_all_below(Operation::Write, id, &dir)?;
+        if self.principal.is_limited() {
+            self.rooms.workspaces.refuse_links(id, &dir)?;
+        }
         let options = &WriteOptions {
             noting: self.noting.clone(),
             ..options.clone()
         };
         self.rooms
             .workspaces
-            .upload(id, name, content, options, &self.cause)
+            .upload_into(id, &dir, name, content, options, &self.cause)
     }
 
     /// See [`Workspaces::edit_file`](crate::Workspaces::edit_file).
@@ -137,7 +146,7 @@ impl Access {
         path: &RelPath,
         recursive: bool,
         expect: Expect,
-    ) -> Result<usize> {
+    ) -> Result<DeletedPath> {
         self.authorize(Operation::Delete, id, path)?;
         if recursive {
             self.check_all_below(Operation::Delete, id, path)?;

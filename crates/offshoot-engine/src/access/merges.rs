@@ -110,6 +110,21 @@ impl Access {
         self.rooms.merges.list_merges(project, before, limit)
     }
 
+    /// See [`Merges::list_all_merges`](crate::Merges::list_all_merges); those of projects out of
+    /// reach are left out. A principal that sees one workspace alone sees none.
+    pub fn all_merges(&self, before: Option<&str>, limit: usize) -> Result<Vec<MergeReceipt>> {
+        self.principal
+            .allows_all_below(Operation::Read, &RelPath::root())?;
+        match &self.principal.scope.reach {
+            Reach::Everything => self.rooms.merges.list_all_merges(before, limit),
+            Reach::Project(own) => match self.merges(own, before, limit) {
+                Err(error) if error.code() == ErrorCode::ProjectNotFound => Ok(Vec::new()),
+                found => found,
+            },
+            Reach::Agent(_) | Reach::Workspace(_) => Ok(Vec::new()),
+        }
+    }
+
     /// See [`Merges::receipt`](crate::Merges::receipt).
     pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
         self.check_not_alone(no_merge(id))?;

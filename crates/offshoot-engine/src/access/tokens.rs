@@ -214,11 +214,16 @@ fn hash_of(secret: &str) -> [u8; 32] {
 
 /// A new secret for a token or a sign-in.
 pub fn new_secret() -> Result<String> {
+    Ok(format!("{TOKEN_PREFIX}{}", random_hex()?))
+}
+
+/// 256 random bits that nobody can guess, in hexadecimal digits.
+pub fn random_hex() -> Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|cause| {
         Error::internal("the system gives no random numbers").with_source(cause)
     })?;
-    Ok(format!("{TOKEN_PREFIX}{}", to_hex(&bytes)))
+    Ok(to_hex(&bytes))
 }
 
 fn after(at: Timestamp, ttl: Duration) -> Timestamp {

@@ -552,13 +552,13 @@ fn fork_in(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<Option<Fork>> {
 
 fn as_fork(project: ProjectId, row: WorkspaceRow, fork: ForkRow) -> Fork {
     Fork {
+        workspace: Workspace::of_fork(row, project.clone(), &fork),
         project,
         base: fork.base,
         agent: fork.agent,
         priority: fork.priority,
         provider: fork.provider.and_then(|name| name.parse().ok()),
         git: fork.git,
-        workspace: row.into(),
     }
 }
 

@@ -59,7 +59,7 @@ impl HistoryOwner {
         let key = place.row.key;
         if place.is_project() {
             place.imported = imported_snapshots(tx, &place)?;
-            place.merges = tx.merges(key, None, 0)?;
+            place.merges = tx.merges(Some(key), None, 0)?;
             place.reviews = tx.reviews(Some(key), false)?;
             return Ok(place);
         }

@@ -39,7 +39,16 @@ impl Merges {
         limit: usize,
     ) -> Result<Vec<MergeReceipt>> {
         self.store().read(|tx| {
-            let rows = tx.merges(open_project(tx, project)?.key, before, limit)?;
+            let rows = tx.merges(Some(open_project(tx, project)?.key), before, limit)?;
+            rows.iter().map(as_receipt).collect()
+        })
+    }
+
+    /// Like [`list_merges`](Self::list_merges), into all projects. The cost follows the page; where
+    /// it passes merges into projects that were deleted since, it looks at these too.
+    pub fn list_all_merges(&self, before: Option<&str>, limit: usize) -> Result<Vec<MergeReceipt>> {
+        self.store().read(|tx| {
+            let rows = tx.merges(None, before, limit)?;
             rows.iter().map(as_receipt).collect()
         })
     }

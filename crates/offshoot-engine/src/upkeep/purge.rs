@@ -447,7 +447,7 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
         if project.kind != WorkspaceKind::Project {
             continue;
         }
-        for mut merge in tx.merges(project.key, None, 0)? {
+        for mut merge in tx.merges(Some(project.key), None, 0)? {
             let Ok(before) = formats::parse_receipt(&merge.outcome) else {
                 tracing::warn!(
                     merge = merge.id,

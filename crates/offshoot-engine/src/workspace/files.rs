@@ -88,10 +88,25 @@ impl Workspaces {
         )
     }
 
-    /// Puts a file next to those there are: if the name is taken, it becomes `name (1).ext`.
+    /// Puts a file next to those there are, where uploads go in workspaces of its layout: if the
+    /// name is taken, it becomes `name (1).ext`.
     pub fn upload(
         &self,
         id: &WorkspaceId,
+        name: &[u8],
+        content: Content<'_>,
+        options: &WriteOptions,
+        cause: &Cause,
+    ) -> Result<Written> {
+        let dir = self.contents.open_row(id)?.layout.upload_dir();
+        self.upload_into(id, &dir, name, content, options, cause)
+    }
+
+    /// Like [`upload`](Self::upload), into any directory, which is made if it is not there.
+    pub fn upload_into(
+        &self,
+        id: &WorkspaceId,
+        dir: &RelPath,
         name: &[u8],
         content: Content<'_>,
         options: &WriteOptions,
@@ -103,8 +118,8 @@ impl Workspaces {
             .rsplit(|&byte| byte == b'/' || byte == b'\\')
             .next()
             .unwrap_or_default();
-        let path = row.layout.upload_dir().join(&RelPath::parse(last)?);
-        if path == row.layout.upload_dir() {
+        let path = dir.join(&RelPath::parse(last)?);
+        if path == *dir {
             return Err(Error::invalid("an upload needs a file name"));
         }
         refuse_unmakeable(&row, &path)?;
@@ -254,19 +269,21 @@ impl Target {
     }
 }
 
-/// `name.ext`, `name (1).ext`, `name (2).ext` …: the first that is free.
+/// `name.ext`, `name (1).ext`, `name (2).ext` …: the first that is free. Links on the way to the
+/// directory are followed.
 fn free_name(index: &Index<'_>, path: &RelPath) -> Result<RelPath> {
-    if index.entry(path)?.is_none() {
-        return Ok(path.clone());
-    }
+    let parent = index.resolve(&path.parent().unwrap_or_default())?;
     let name = path.name();
+    let first = parent.join_name(name);
+    if index.entry(&first)?.is_none() {
+        return Ok(first);
+    }
     // A leading dot begins a name, not an extension.
     let dot = name
         .iter()
         .rposition(|&byte| byte == b'.')
         .filter(|&at| at > 0);
     let (stem, extension) = name.split_at(dot.unwrap_or(name.len()));
-    let parent = path.parent().unwrap_or_default();
     for number in 1..100_000 {
         let suffix = format!(" ({number})");
         let room = offshoot_core::MAX_NAME.saturating_sub(suffix.len() + extension.len());

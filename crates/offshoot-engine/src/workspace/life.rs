@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use offshoot_core::{
-    Cause, Error, ErrorCode, Layout, ObjectId, RelPath, Result, SESSION_DIRS, Timestamp,
-    WorkspaceId,
+    AgentId, Cause, Error, ErrorCode, Layout, ObjectId, ProjectId, RelPath, Result, SESSION_DIRS,
+    Timestamp, WorkspaceId,
 };
 use offshoot_fs::UseKind;
 use offshoot_store::{
-    Durability, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKind, WorkspaceRow,
+    Durability, ForkRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKind, WorkspaceRow,
     WorkspaceState,
 };
 
@@ -17,7 +17,10 @@ use crate::content::counters::CounterDelta;
 use crate::content::find_snapshot::no_snapshot;
 use crate::content::left_out::without_left_out;
 use crate::content::objects::PendingObjects;
-use crate::content::rows::{base_state, no_workspace, open_row_by_key, state_of, state_of_row};
+use crate::content::rows::{
+    base_state, fork_row, no_workspace, open_row_by_key, open_row_in, project_name, state_of,
+    state_of_row,
+};
 use crate::content::state::{State, belongs_to_nested_git};
 use crate::content::too_large::TooLarge;
 use crate::content::workspace_row::{Quota, check_quota, dir_row, line_of, new_row};
@@ -57,8 +60,47 @@ pub struct Workspace {
     pub quota_bytes: Option<i64>,
     /// The most files, links and directories it may hold.
     pub quota_inodes: Option<i64>,
+    /// What it is a fork of; none if it is no fork.
+    pub fork_of: Option<ForkOf>,
 }
 
+/// What a fork is a fork of, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForkOf {
+    /// The project that it is merged into.
+    pub project: ProjectId,
+    /// The snapshot of the project that its changes are relative to.
+    pub base: ObjectId,
+    /// The agent that owns it.
+    pub agent: Option<AgentId>,
+}
+
+impl Workspace {
+    /// A workspace that is perhaps a fork.
+    fn read(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<Workspace> {
+        if row.kind != WorkspaceKind::Fork {
+            return Ok(Workspace::from(row));
+        }
+        let fork = fork_row(tx, &row)?;
+        let project = project_name(tx, &fork)?;
+        Ok(Workspace::of_fork(row, project, &fork))
+    }
+
+    /// A workspace that is a fork.
+    pub(crate) fn of_fork(row: WorkspaceRow, project: ProjectId, fork: &ForkRow) -> Workspace {
+        let fork_of = ForkOf {
+            project,
+            base: fork.base,
+            agent: fork.agent.clone(),
+        };
+        Workspace {
+            fork_of: Some(fork_of),
+            ..Workspace::from(row)
+        }
+    }
+}
+
+/// A workspace that is no fork.
 impl From<WorkspaceRow> for Workspace {
     fn from(row: WorkspaceRow) -> Self {
         Workspace {
@@ -76,6 +118,7 @@ impl From<WorkspaceRow> for Workspace {
             bytes: row.bytes,
             quota_bytes: row.quota_bytes,
             quota_inodes: row.quota_inodes,
+            fork_of: None,
         }
     }
 }
@@ -304,13 +347,16 @@ impl Workspaces {
         after: Option<&WorkspaceId>,
         limit: usize,
     ) -> Result<Vec<Workspace>> {
-        let rows = self.store().read(|tx| tx.workspaces(after, limit))?;
-        Ok(rows.into_iter().map(Workspace::from).collect())
+        self.store().read(|tx| {
+            let rows = tx.workspaces(after, limit)?.into_iter();
+            rows.map(|row| Workspace::read(tx, row)).collect()
+        })
     }
 
     /// One open workspace.
     pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
-        self.contents.open_row(id).map(Workspace::from)
+        self.store()
+            .read(|tx| Workspace::read(tx, open_row_in(tx, id)?))
     }
 
     /// Sets the limits of a workspace. What it holds already stays, even if it is more.
@@ -318,12 +364,12 @@ impl Workspaces {
         quota.refuse_negative()?;
         let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
-            let mut row = crate::content::rows::open_row_in(tx, id)?;
+            let mut row = open_row_in(tx, id)?;
             row.quota_bytes = quota.bytes;
             row.quota_inodes = quota.inodes;
             tx.update_workspace(&row)?;
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))?;
-            Ok(Workspace::from(row))
+            Workspace::read(tx, row)
         })
     }
 

@@ -14,6 +14,15 @@ use crate::workspace::files::{
     Expect, Written, check_expectation, refuse_unmakeable, refuse_unwritable,
 };
 
+/// A file, a link or a directory that was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeletedPath {
+    /// How many files and links went.
+    pub files: usize,
+    /// The revision of the workspace that this made. At the one before it, everything was there.
+    pub version: i64,
+}
+
 impl Workspaces {
     /// Makes a directory and those above it. It is no error if it exists.
     pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
@@ -30,14 +39,14 @@ impl Workspaces {
     }
 
     /// Deletes a file, a link or a directory; one that holds something only if `recursive`.
-    /// Every content that goes stays in the history. Returns how many files and links went.
+    /// Every content that goes stays in the history.
     pub fn delete_file(
         &self,
         id: &WorkspaceId,
         path: &RelPath,
         recursive: bool,
         cause: &Cause,
-    ) -> Result<usize> {
+    ) -> Result<DeletedPath> {
         self.delete_file_if(id, path, recursive, Expect::Anything, cause)
     }
 
@@ -49,7 +58,7 @@ impl Workspaces {
         recursive: bool,
         expect: Expect,
         cause: &Cause,
-    ) -> Result<usize> {
+    ) -> Result<DeletedPath> {
         self.context
             .with_reserve(|| self.delete_now(id, path, recursive, expect, cause))
     }
@@ -61,21 +70,21 @@ impl Workspaces {
         recursive: bool,
         expect: Expect,
         cause: &Cause,
-    ) -> Result<usize> {
+    ) -> Result<DeletedPath> {
         let row = self.contents.open_row(id)?;
         refuse_unwritable(&row, path)?;
         let (row, _lock) = self.sync.lock_exclusively(id)?;
         self.sync.sync_before_deletion(&row, path)?;
         self.sync.sync_named_path(&row, path)?;
         let at = self.context.now();
-        let (gone, files) = self.contents.change_workspace(&row, at, |draft| {
+        let (gone, deleted) = self.contents.change_workspace(&row, at, |draft| {
             draft_deletion(draft, path, recursive, expect, cause)
         })?;
         if row.materialized {
             self.project_deletion(&row, path, recursive, &gone)
                 .or_else(|error| self.sync.retry_projection(&row, &gone, error))?;
         }
-        Ok(files)
+        Ok(deleted)
     }
 
     fn project_deletion(
@@ -178,15 +187,14 @@ pub(crate) fn plan_dir(index: &Index<'_>, path: &RelPath) -> Result<(RelPath, Ve
     Ok((path, missing))
 }
 
-/// Removes a path with all below it. Returns the paths that go, it first, and how many of them are
-/// files and links.
+/// Removes a path with all below it. Returns the paths that go, it first, and what that made.
 fn draft_deletion(
     draft: &mut Draft<'_>,
     path: &RelPath,
     recursive: bool,
     expect: Expect,
     cause: &Cause,
-) -> Result<(Vec<RelPath>, usize)> {
+) -> Result<(Vec<RelPath>, DeletedPath)> {
     let top = draft.index.entry(path)?.ok_or_else(|| no_file(path))?;
     check_expectation(path, Some(&top), expect)?;
     let gone = draft.remove(path)?;
@@ -211,8 +219,11 @@ fn draft_deletion(
         draft.add_line(line);
     }
     draft.keep_dir(&path.parent().unwrap_or_default())?;
-    let files = gone.iter().filter(|(_, entry, _)| !entry.is_dir()).count();
-    Ok((gone.into_iter().map(|(path, ..)| path).collect(), files))
+    let deleted = DeletedPath {
+        files: gone.iter().filter(|(_, entry, _)| !entry.is_dir()).count(),
+        version: next.revision,
+    };
+    Ok((gone.into_iter().map(|(path, ..)| path).collect(), deleted))
 }
 
 /// Moves a path with all below it. Returns where it is then, what it is, its bytes and the revision.

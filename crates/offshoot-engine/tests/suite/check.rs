@@ -105,7 +105,7 @@ fn empty_tables(test: &TestEngine) -> Vec<&'static str> {
             add("snapshot", tx.snapshots(row.key, 0)?.len());
             add("project", tx.project_settings(row.key)?.into_iter().count());
             add("fork", tx.fork(row.key)?.into_iter().count());
-            add("merge", tx.merges(row.key, None, 1)?.len());
+            add("merge", tx.merges(Some(row.key), None, 1)?.len());
         }
         let reviews = tx.reviews(None, false)?;
         rows.insert("review", reviews.len());

@@ -246,6 +246,6 @@ fn deep_paths_that_are_stored_can_be_read_moved_up_and_deleted() {
         .workspaces
         .delete_file(&id, &p("d"), true, &user())
         .unwrap();
-    assert_eq!(gone, 1);
+    assert_eq!(gone.files, 1);
     assert_eq!(test.engine.workspaces.workspace(&id).unwrap().dirs, 0);
 }

@@ -152,7 +152,7 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     let rest = engine
         .workspaces
         .delete_file(&one, &p("large-0"), false, &user());
-    assert_eq!(rest.unwrap(), 1);
+    assert_eq!(rest.unwrap().files, 1);
     // The next process can open it, read and delete.
     fill(disk.path());
     let other = open(disk.path());

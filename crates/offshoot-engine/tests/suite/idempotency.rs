@@ -136,7 +136,8 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
                     // All three requests ask for the same name, so that all but the first get
                     // another one.
                     let name = format!("{key}.txt");
-                    let written = access.upload(&shared, name.as_bytes(), content, &options)?;
+                    let written =
+                        access.upload(&shared, None, name.as_bytes(), content, &options)?;
                     written.path.to_text()
                 }
                 other => return Err(Error::invalid(other)),

@@ -180,7 +180,7 @@ fn scenario_of_a_workspace(
         deleted.unwrap()
     });
     note("delete", wait);
-    assert!(gone >= 700);
+    assert!(gone.files >= 700);
     let (wait, restored) = waits.longest(|test| {
         test.engine
             .workspaces

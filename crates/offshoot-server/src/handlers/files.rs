@@ -319,13 +319,13 @@ pub(crate) async fn delete(
 ) -> Answer {
     let (id, path) = (params.workspace()?, params.path()?);
     let recursive = query.flag("recursive")?;
-    let text = path.to_text();
-    let files = blocking(move || {
+    let shape = blocking(move || {
         let expect = etag::expectation(&headers, &path, || current_id(&caller, &id, &path))?;
-        caller.delete_file(&id, &path, recursive, expect)
+        let deleted = caller.delete_file(&id, &path, recursive, expect)?;
+        Ok(wire::Deleted::new(&path, &deleted))
     })
     .await?;
-    ok(&wire::Deleted { path: text, files })
+    ok(&shape)
 }
 
 /// `GET …/list`

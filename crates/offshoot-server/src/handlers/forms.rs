@@ -18,7 +18,7 @@ use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest as _, Multipart, Request};
 use bytes::Bytes;
 use http_body::Frame;
-use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
+use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Access, Content, EarlierResult, WriteOptions};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -266,6 +266,7 @@ impl Form {
         self,
         access: &Access,
         id: &WorkspaceId,
+        dir: Option<&RelPath>,
         key: Option<&[u8]>,
     ) -> Result<Vec<wire::Upload>> {
         let access = match &self.message {
@@ -279,6 +280,7 @@ impl Form {
         let (times, files) = (self.times()?, &self.files);
         let request = UploadRequest {
             workspace: id.as_str(),
+            dir: dir.map(RelPath::to_text),
             message: self.message.as_deref(),
             files: files.iter().zip(&times).map(FileRequest::new).collect(),
             content,
@@ -286,7 +288,8 @@ impl Form {
         let find = |made: &EarlierResult| made.file().map(wire::Upload::from);
         let make = |access: &Access, made: &[wire::Upload]| {
             let number = made.len();
-            self.upload(access, id, number, times.get(number).copied().flatten())
+            let modified = times.get(number).copied().flatten();
+            self.upload(access, id, dir, number, modified)
         };
         let (uploads, _) = access.once("upload", key, &request, files.len(), find, make)?;
         Ok(uploads)
@@ -297,6 +300,7 @@ impl Form {
         &self,
         access: &Access,
         id: &WorkspaceId,
+        dir: Option<&RelPath>,
         number: usize,
         modified: Option<SystemTime>,
     ) -> Result<wire::Upload> {
@@ -314,7 +318,7 @@ impl Form {
             .map_err(cannot_read)?;
         let mut part = (&self.spool).take(file.length);
         let content = Content::Stream(&mut part);
-        let written = access.upload(id, file.name.as_bytes(), content, &options)?;
+        let written = access.upload(id, dir, file.name.as_bytes(), content, &options)?;
         Ok(wire::Upload::from(&written))
     }
 
@@ -333,6 +337,9 @@ impl Form {
 #[derive(Serialize)]
 struct UploadRequest<'a> {
     workspace: &'a str,
+    /// Left out where none was named, so that keys from before there was one still fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dir: Option<String>,
     message: Option<&'a str>,
     files: Vec<FileRequest<'a>>,
     content: Option<[u8; 32]>,
@@ -362,11 +369,12 @@ impl<'a> FileRequest<'a> {
 }
 
 /// Takes a form in. Its files go to the workspace that the form or else the request names, or else to
-/// the one that the credential stands for.
+/// the one that the credential stands for; there into a directory, or else to where uploads go.
 pub(crate) async fn take_uploads(
     app: &Shared,
     caller: Caller,
     named: Option<WorkspaceId>,
+    dir: Option<RelPath>,
     key: Option<Vec<u8>>,
     request: Request,
 ) -> Result<Vec<wire::Upload>, Problem> {
@@ -392,7 +400,7 @@ pub(crate) async fn take_uploads(
             blocking(move || caller.own_workspace()).await?
         }
     };
-    let taken = blocking(move || form.upload_once(&caller, &id, key.as_deref()));
+    let taken = blocking(move || form.upload_once(&caller, &id, dir.as_ref(), key.as_deref()));
     Ok(taken.await?)
 }
 

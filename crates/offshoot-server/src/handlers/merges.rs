@@ -26,6 +26,17 @@ pub(crate) async fn list(
     ok(&wire::Merges::from(found.as_slice()))
 }
 
+/// `GET /merges`
+pub(crate) async fn list_all(State(app): State<Shared>, caller: Caller, query: Query) -> Answer {
+    let (project, after) = (query.parsed("project")?, query.owned("after")?);
+    let limit = query.limit(PAGE, app.options.limits.max_page)?;
+    let found = blocking(move || match &project {
+        Some(project) => caller.merges(project, after.as_deref(), limit),
+        None => caller.all_merges(after.as_deref(), limit),
+    });
+    ok(&wire::Merges::from(found.await?.as_slice()))
+}
+
 /// `GET /merges/{merge}`
 pub(crate) async fn show(caller: Caller, params: Params) -> Answer {
     let id = params.text("merge")?.to_owned();

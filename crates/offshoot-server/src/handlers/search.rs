@@ -10,7 +10,7 @@ use offshoot_engine::Pattern;
 
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::body::busy;
+use crate::body::search_in_turn;
 use crate::error::{Answer, ok};
 use crate::extract::Query;
 
@@ -46,7 +46,7 @@ pub(crate) async fn search(State(app): State<Shared>, caller: Caller, query: Que
     };
     let gone = Arc::new(AtomicBool::new(false));
     let _stop = StopWhenDropped(gone.clone());
-    let found = busy(&app.searches, move || {
+    let found = search_in_turn(&app.searches, move || {
         let stop = || gone.load(Ordering::Relaxed);
         find(&caller, &scope, &wanted, &stop)
     })

@@ -22,11 +22,12 @@ pub(crate) async fn upload(
     State(app): State<Shared>,
     caller: Caller,
     params: Params,
+    query: Query,
     RequestKey(key): RequestKey,
     request: Request,
 ) -> Answer {
-    let id = params.workspace()?;
-    let files = forms::take_uploads(&app, caller, Some(id), key, request).await?;
+    let (id, dir) = (params.workspace()?, query.path("path")?);
+    let files = forms::take_uploads(&app, caller, Some(id), dir, key, request).await?;
     ok(&wire::Uploads { files })
 }
 

@@ -13,20 +13,25 @@ fn start() -> (HostDir, Running) {
 
 /// The names of every page, one text for each page.
 fn pages(client: &Client, of: &str) -> Vec<String> {
-    let mut pages = Vec::new();
+    let (mut pages, mut totals) = (Vec::new(), Vec::new());
     let mut after = String::new();
     loop {
         let reply = client.get(&format!("{of}{after}"));
         assert_eq!(reply.status, 200, "{}", reply.text());
         let page = reply.json();
+        // The same on every page, and no more than what is shown in the end.
+        totals.push(page["total"].as_u64().unwrap() as usize);
         let names = page["entries"].as_array().unwrap().iter();
         let names: Vec<&str> = names.map(|entry| entry["name"].as_str().unwrap()).collect();
         pages.push(names.join(" "));
         match page["next"].as_str() {
             Some(next) => after = format!("&after={}", encode(next.as_bytes())),
-            None => return pages,
+            None => break,
         }
     }
+    let shown = pages.iter().flat_map(|page| page.split(' ')).count();
+    assert_eq!(totals, vec![shown; pages.len()]);
+    pages
 }
 
 #[test]
@@ -119,7 +124,8 @@ fn a_file_is_read_as_it_was_at_a_version() {
     let first = written("a.txt", "one");
     let second = written("a.txt", "two");
     let based = written("base.txt", "changed");
-    assert_eq!(client.delete(&format!("{of}/a.txt")).status, 200);
+    let deleted = client.delete(&format!("{of}/a.txt")).json();
+    assert_eq!(deleted["version"], based + 1, "{deleted}");
     assert_eq!(client.get(&format!("{of}/a.txt")).status, 404);
     let at = |path: &str, version: i64| client.get(&format!("{of}/{path}?version={version}"));
     assert_eq!(at("a.txt", first).text(), "one");
@@ -135,6 +141,14 @@ fn a_file_is_read_as_it_was_at_a_version() {
     assert_eq!(at("a.txt", 9999).code(), "invalid_request");
     let both = client.get(&format!("{of}/a.txt?version=1&at=abcd"));
     assert_eq!(both.code(), "invalid_request");
+    // A directory goes in one version, and an outside change to it is recorded before that.
+    written("d/in", "recorded");
+    let dir = std::path::PathBuf::from(fork["path"].as_str().unwrap());
+    std::fs::write(dir.join("d/in"), "by an outside program").unwrap();
+    let deleted = client.delete(&format!("{of}/d?recursive")).json();
+    let version = deleted["version"].as_i64().unwrap();
+    assert_eq!(at("d/in", version).status, 404);
+    assert_eq!(at("d/in", version - 1).text(), "by an outside program");
     // It is a file like any other: tags and ranges hold.
     let part = client.send(
         "GET",

@@ -293,3 +293,27 @@ fn a_search_is_bounded_and_ends_when_nobody_waits() {
     let found = find(&access, &place, &wanted, &stop).unwrap();
     assert_eq!(found.matches.len(), 3);
 }
+
+#[test]
+fn a_workspace_says_what_it_is_a_fork_of() {
+    let (_data, running) = start();
+    let admin = running.client();
+    admin.create("alone");
+    admin.create_project("p", &[("f", "f\n")]);
+    let fork = admin.fork("p", "ada");
+    let base = fork["base_snapshot"].clone();
+    let fork_of =
+        |shown: &Value| ["project", "agent", "base_snapshot"].map(|name| shown[name].clone());
+    let shown = admin.get("/api/v1/workspaces/ada").json();
+    assert_eq!(fork_of(&shown), [json!("p"), json!("ada"), base]);
+    let alone = admin.get("/api/v1/workspaces/alone").json();
+    assert_eq!(fork_of(&alone), [Value::Null, Value::Null, Value::Null]);
+    let listed = admin.get("/api/v1/workspaces").json();
+    assert_eq!(listed["workspaces"], json!([shown, alone]));
+    // It moves to a newer head and says so, to its agent too.
+    admin.put("/api/v1/projects/p/files/f", b"newer\n");
+    let updated = admin.done("/api/v1/workspaces/ada/update", "");
+    let moved = running.agent("ada").get("/api/v1/workspaces/ada").json();
+    assert_eq!(moved["base_snapshot"], updated["to"]);
+    assert_ne!(updated["to"], updated["from"]);
+}

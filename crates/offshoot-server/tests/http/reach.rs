@@ -184,6 +184,8 @@ fn routes(names: &Names) -> Vec<Request> {
             format!("/api/v1/projects/p/merges?after={merge}"),
             "",
         ),
+        to("GET", format!("/api/v1/merges?after={merge}"), ""),
+        to("GET", format!("/api/v1/merges?project={project}"), ""),
         to(
             "GET",
             format!("/api/v1/projects/p/reviews?after={review}"),
@@ -232,6 +234,7 @@ fn workspace_routes(workspace: &str, snapshot: &str) -> Vec<Request> {
         v1("POST", "/mkdir", r#"{"path":"d"}"#),
         v1("POST", "/move", r#"{"from":"f","to":"g"}"#),
         v1("POST", "/uploads", "form"),
+        v1("POST", "/uploads?path=d", "form"),
         v1("GET", "/archive", ""),
         v1("POST", "/import", "x"),
         v1("GET", "/history", ""),
@@ -335,12 +338,13 @@ fn what_is_another_ones_answers_as_what_does_not_exist() {
                 reply.headers.retain(|(name, _)| name != "content-length");
             }
             assert_eq!(theirs, none, "{what}");
-            let within = target.contains("/workspaces/a/") || target.contains("/projects/p/");
+            let own = ["/workspaces/a/", "/projects/p/", "/v1/merges?after="];
+            let within = own.iter().any(|part| target.contains(part));
             if !within {
                 assert!([403, 404].contains(&theirs.status), "{what}");
             }
         }
-        for list in ["workspaces", "projects", "agents"] {
+        for list in ["workspaces", "projects", "agents", "merges"] {
             let listed = caller.get(&format!("/api/v1/{list}"));
             assert_eq!(listed.status, 200);
             for name in ["\"b\"", "\"q\"", &scene.other.agent] {

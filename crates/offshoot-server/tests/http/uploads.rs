@@ -3,7 +3,7 @@
 use offshoot_testkit::HostDir;
 use serde_json::{Value, json};
 
-use crate::common::{Client, Reply, Running};
+use crate::common::{Client, Reply, Running, encode};
 
 /// A part of a form: a field, or a file with its name.
 enum Part<'a> {
@@ -279,6 +279,77 @@ fn an_upload_that_is_repeated_with_its_key_is_made_once() {
     let other = running.client_for("other", &[]);
     let reply = send(&other, "/api/upload", &key, &[File("a", b"2")]);
     assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+#[test]
+fn uploads_go_into_a_directory_that_the_request_names() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let upload = |client: &Client, dir: &str, headers: &[(&str, &str)]| {
+        let target = format!("/api/v1/workspaces/mine/uploads?path={dir}");
+        send(client, &target, headers, &[File("C:\\x\\a.txt", b"a")])
+    };
+    let path = |reply: &Reply| {
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let path = reply.json()["files"][0]["path"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let read = admin.get(&format!(
+            "/api/v1/workspaces/mine/files/{}",
+            encode(path.as_bytes())
+        ));
+        assert_eq!(read.text(), "a", "{path}");
+        path
+    };
+    let own = running.client_for("mine", &["docs/**:write"]);
+    assert_eq!(path(&upload(&admin, "docs/new", &[])), "docs/new/a.txt");
+    assert_eq!(path(&upload(&own, "docs/new", &[])), "docs/new/a (1).txt");
+    assert_eq!(path(&upload(&admin, ".", &[])), "a.txt");
+    assert_eq!(
+        path(&upload(&admin, "./docs//new/", &[])),
+        "docs/new/a (2).txt"
+    );
+    // A key is for one directory.
+    let key = [("Idempotency-Key", "once")];
+    assert_eq!(path(&upload(&admin, "d", &key)), "d/a.txt");
+    assert_eq!(path(&upload(&admin, "d", &key)), "d/a.txt");
+    assert_eq!(upload(&admin, "e", &key).code(), "invalid_request");
+    let form = [File("a.txt", b"a")];
+    let no_dir = send(&admin, "/api/v1/workspaces/mine/uploads", &key, &form);
+    assert_eq!(no_dir.code(), "invalid_request");
+    // Links are followed inside the workspace, but not for a token that is limited to some paths.
+    let handed_out = admin.get("/api/v1/workspaces/mine/path").json();
+    let dir = std::path::PathBuf::from(handed_out["path"].as_str().unwrap());
+    for (target, link) in [("../d", "docs/in"), ("/tmp", "out"), ("none", "loose")] {
+        std::os::unix::fs::symlink(target, dir.join(link)).unwrap();
+    }
+    std::fs::write(dir.join("d/a (1).txt"), "of an outside program").unwrap();
+    assert_eq!(path(&upload(&admin, "docs/in", &[])), "d/a (2).txt");
+    assert_eq!(upload(&own, "docs/in", &[]).code(), "permission_denied");
+    assert_eq!(upload(&own, "d", &[]).code(), "permission_denied");
+    assert_eq!(upload(&own, ".", &[]).code(), "permission_denied");
+    // What is no place for a file is none for an upload.
+    let deep = vec!["d"; 256].join("/");
+    for bad in [
+        "..",
+        "a/../..",
+        "/etc",
+        "a%00",
+        "",
+        "out",
+        "a.txt",
+        ".offshoot-stage-x",
+        &deep,
+    ] {
+        let refused = upload(&admin, bad, &[]);
+        let path = format!("/api/v1/workspaces/mine/files/{bad}/a.txt");
+        let put = admin.put(&path, b"a");
+        let same = [put.code(), "path_traversal_blocked".to_owned()];
+        assert!(same.contains(&refused.code()), "{bad} {}", refused.text());
+        assert!(refused.status >= 400 && put.status >= 400, "{bad}");
+    }
+    assert!(files(&running).is_empty(), "nothing went where uploads go");
 }
 
 /// Repetitions that come while the first is under way wait for it.

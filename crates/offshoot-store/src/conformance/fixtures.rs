@@ -79,6 +79,15 @@ pub(super) fn add_workspace(meta: &dyn MetaStore, name: &str) -> WorkspaceKey {
     write(meta, |tx| tx.add_workspace(&workspace(name)))
 }
 
+/// Ends a workspace or a project.
+pub(super) fn close(meta: &dyn MetaStore, key: WorkspaceKey) {
+    write(meta, |tx| {
+        let mut row = tx.workspace_by_key(key)?.unwrap();
+        row.state = WorkspaceState::Closed;
+        tx.update_workspace(&row)
+    });
+}
+
 pub(super) fn entry(at: &[u8]) -> EntryRow {
     EntryRow {
         path: path(at),

@@ -2,7 +2,7 @@
 
 use offshoot_core::{Cause, Operator, Timestamp};
 
-use super::fixtures::{add_workspace, id, path, read, try_write, write};
+use super::fixtures::{add_workspace, close, id, path, read, try_write, write};
 use crate::{
     CandidateRow, CompletionRow, MergeRow, MetaStore, ReviewRow, ReviewState, WorkspaceKey,
 };
@@ -103,22 +103,47 @@ pub(super) fn receipts(meta: &dyn MetaStore) {
     assert!(read(meta, |tx| tx.merge_ids("first~")).is_empty());
     assert!(read(meta, |tx| tx.merge_ids("g")).is_empty());
     let before =
-        |merge: &'static str, limit| read(meta, |tx| tx.merges(project, Some(merge), limit));
+        |merge: &'static str, limit| read(meta, |tx| tx.merges(Some(project), Some(merge), limit));
     assert_eq!(before("second", 0), [first.clone()]);
     assert_eq!(before("second", 1), [first.clone()]);
     assert!(before("first", 0).is_empty() && before("none", 0).is_empty());
-    assert!(read(meta, |tx| tx.merges(fork, Some("second"), 0)).is_empty());
+    assert!(read(meta, |tx| tx.merges(Some(fork), Some("second"), 0)).is_empty());
     assert_eq!(
-        read(meta, |tx| tx.merges(project, None, 0)),
+        read(meta, |tx| tx.merges(Some(project), None, 0)),
         [second.clone(), first]
     );
-    assert_eq!(read(meta, |tx| tx.merges(project, None, 1))[0], second);
+    assert_eq!(
+        read(meta, |tx| tx.merges(Some(project), None, 1))[0],
+        second
+    );
     assert_eq!(read(meta, |tx| tx.last_merge(fork)), Some(second));
     assert_eq!(read(meta, |tx| tx.last_merge(project)), None);
+    receipts_of_all_projects(meta, fork);
     landed_and_undone(meta, project, fork);
     let landed = |project, snapshot| read(meta, |tx| tx.merges_landed_as(project, &snapshot));
     assert_eq!(landed(project, id(3, 2))[0].id, "first");
     assert!(landed(project, id(3, 1)).is_empty() && landed(fork, id(3, 2)).is_empty());
+}
+
+/// Two merges are there; those of a project that is closed are passed over, as places they still count.
+fn receipts_of_all_projects(meta: &dyn MetaStore, fork: WorkspaceKey) {
+    let other = add_workspace(meta, "other");
+    for name in ["third", "fourth"] {
+        write(meta, |tx| tx.put_merge(&merge(name, other, fork)));
+    }
+    let ids = |before: Option<&'static str>, limit| -> Vec<String> {
+        let rows = read(meta, |tx| tx.merges(None, before, limit));
+        rows.into_iter().map(|row| row.id).collect()
+    };
+    assert_eq!(ids(None, 0), ["fourth", "third", "second", "first"]);
+    assert_eq!(ids(None, 3), ["fourth", "third", "second"]);
+    assert_eq!(ids(Some("third"), 1), ["second"]);
+    assert!(ids(Some("none"), 0).is_empty());
+    close(meta, other);
+    assert_eq!(ids(None, 1), ["second"]);
+    assert_eq!(ids(Some("third"), 0), ["second", "first"]);
+    write(meta, |tx| tx.erase_workspace(other));
+    assert_eq!(ids(None, 0), ["second", "first"]);
 }
 
 /// Some that landed, one that was undone, one that landed nothing, and one from another base.

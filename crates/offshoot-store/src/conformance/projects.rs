@@ -2,7 +2,7 @@
 
 use offshoot_core::{ErrorCode, Timestamp};
 
-use super::fixtures::{add_workspace, id, read, try_write, workspace, write};
+use super::fixtures::{add_workspace, close, id, read, try_write, workspace, write};
 use crate::{
     AgentRow, ForkRow, Landing, LayerRow, MetaStore, ProjectRow, WorkspaceKey, WorkspaceKind,
     WorkspaceRow, WorkspaceState,
@@ -17,14 +17,6 @@ fn project(name: &str) -> WorkspaceRow {
 
 fn add_project(meta: &dyn MetaStore, name: &str) -> WorkspaceKey {
     write(meta, |tx| tx.add_workspace(&project(name)))
-}
-
-fn close(meta: &dyn MetaStore, key: WorkspaceKey) {
-    write(meta, |tx| {
-        let mut row = tx.workspace_by_key(key)?.unwrap();
-        row.state = WorkspaceState::Closed;
-        tx.update_workspace(&row)
-    });
 }
 
 fn layer(name: &str, project: WorkspaceKey, below: Option<&LayerRow>, state: u8) -> LayerRow {

@@ -92,6 +92,23 @@ fn candidate(row: &Row<'_>) -> Decoded<CandidateRow> {
     })
 }
 
+/// Merges of one project or of all that are open. A page is read from where it begins: the number that
+/// it comes before is one value and no alternative, so that SQLite seeks it.
+pub(super) fn merges_query(of_project: bool) -> String {
+    let (wanted, named) = match of_project {
+        true => ("project = ?1", "project = ?1"),
+        false => (
+            "EXISTS (SELECT 1 FROM workspace WHERE key = merge.project AND state = 0)",
+            "?1 IS NULL",
+        ),
+    };
+    format!(
+        "{MERGE} WHERE {wanted} AND number < CASE WHEN ?2 IS NULL THEN 9223372036854775807
+         ELSE (SELECT number FROM merge WHERE id = ?2 AND {named}) END
+         ORDER BY number DESC LIMIT ?3"
+    )
+}
+
 impl MergeReads for Tx<'_> {
     fn completions(&self, project: Option<WorkspaceKey>) -> Result<Vec<CompletionRow>> {
         match project {
@@ -116,17 +133,17 @@ impl MergeReads for Tx<'_> {
 
     fn merges(
         &self,
-        project: WorkspaceKey,
+        project: Option<WorkspaceKey>,
         before: Option<&str>,
         limit: usize,
     ) -> Result<Vec<MergeRow>> {
         self.all(
-            &format!(
-                "{MERGE} WHERE project = ?1 AND (?2 IS NULL
-                 OR number < (SELECT number FROM merge WHERE id = ?2 AND project = ?1))
-                 ORDER BY number DESC LIMIT ?3"
-            ),
-            params![project.0, before, limit_or_all(limit)],
+            &merges_query(project.is_some()),
+            params![
+                project.map(|project| project.0),
+                before,
+                limit_or_all(limit)
+            ],
             merge,
         )
     }

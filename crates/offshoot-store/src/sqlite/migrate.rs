@@ -176,6 +176,7 @@ mod tests {
 
     use rusqlite::StatementStatus;
 
+    use super::super::merges::merges_query;
     use super::super::read::{PATHS_WITH_HISTORY, history_query};
     use super::*;
     use crate::{HistoryFilter, WorkspaceKey};
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(rows, [(0, 0), (1, 1)]);
     }
 
-    /// Each of them is asked per conflict, in projects with any number of merges.
+    /// They are asked per conflict or per page, in projects with any number of merges.
     #[test]
     fn what_landed_and_what_came_before_is_found_by_an_index() {
         let dir = tempfile::tempdir().unwrap();
@@ -260,8 +261,17 @@ mod tests {
             ..HistoryFilter::default()
         };
         let (of_history, _) = history_query(&versions);
+        let (merges_of_one, merges_of_all) = (merges_query(true), merges_query(false));
         for (query, index) in [
             ("SELECT id FROM merge WHERE snapshot = ?1", "merge_snapshot"),
+            (
+                merges_of_one.as_str(),
+                "SEARCH merge USING INDEX merge_project (project=? AND rowid<?)",
+            ),
+            (
+                merges_of_all.as_str(),
+                "SEARCH merge USING INTEGER PRIMARY KEY (rowid<?)",
+            ),
             (
                 "SELECT id FROM review WHERE snapshot = ?1",
                 "review_snapshot",

@@ -57,7 +57,7 @@ fn a_database_of_every_earlier_schema_opens_and_works() {
             let protects = settings.protect != "[]";
             assert_eq!(protects, schema >= 5, "{schema}");
             assert_eq!(read(&store, |tx| tx.forks_of(project.key)).len(), 4);
-            let merges = read(&store, |tx| tx.merges(project.key, None, 0));
+            let merges = read(&store, |tx| tx.merges(Some(project.key), None, 0));
             assert_eq!(merges.len(), if schema >= 3 { 3 } else { 0 }, "{schema}");
             let agent = &read(&store, |tx| tx.agents())[0];
             assert_eq!(agent.workspace_key.map(|key| key.0), Some(4), "{schema}");

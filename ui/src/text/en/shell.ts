@@ -45,6 +45,6 @@ export const shell = {
   'signin.usedTitle': 'This link was used before, or is too old',
   'signin.usedText': 'A sign-in link works once, for an hour. Restart the server for a new one, or paste a token.',
   'signin.back': 'You will come back to {path}',
-  'signin.tabOnly': 'A token is kept for this tab only. A link signs in the whole browser.',
+  'signin.browser': 'Either signs in this browser until you sign out or the token ends.',
   'signin.empty': 'Paste a link or a token first',
 };

@@ -45,6 +45,6 @@ export const shell = {
   'signin.usedTitle': '此链接已被使用，或已过期',
   'signin.usedText': '登录链接只能用一次，一小时内有效。重启服务器可得到新链接，或粘贴令牌。',
   'signin.back': '登录后将回到 {path}',
-  'signin.tabOnly': '令牌只保留在此标签页；链接会让整个浏览器登录。',
+  'signin.browser': '两者都会让此浏览器登录，直到您退出或令牌失效。',
   'signin.empty': '请先粘贴链接或令牌',
 };

@@ -3,18 +3,16 @@
 import type { Problem } from '~/api/errors';
 import { makeDir, move, readVersion, removePath, write } from '~/api/files';
 import { dirOf, join, nameOf } from '~/api/paths';
-import { history, restore as askRestore, takeSnapshot, type ListEntry } from '~/api/workspaces';
+import { restore as askRestore, takeSnapshot, type ListEntry } from '~/api/workspaces';
 import type { Listing } from '~/state/listing.svelte';
 import { t } from '~/text/t.svelte';
 import { toasts } from '~/ui/toasts.svelte';
 
 const undo = (run: () => void) => ({ title: t('ui.undo'), run });
 
-/** Brings a deleted file back from the version before its deletion. */
-async function bringBack(workspace: string, path: string): Promise<Problem | null> {
-  const lines = await history(workspace, { path, limit: 1 });
-  if (!lines.ok) return lines.problem;
-  const content = await readVersion(workspace, path, (lines.data.history[0]?.version ?? 1) - 1);
+/** Brings a file back that was deleted at a version, as it was at the one before. */
+async function bringBack(workspace: string, path: string, deletedAt: number): Promise<Problem | null> {
+  const content = await readVersion(workspace, path, deletedAt - 1);
   if (!content.ok) return content.problem;
   const written = await write(workspace, path, content.data, { absent: true });
   return written.ok ? null : written.problem;
@@ -33,15 +31,17 @@ export async function deleteEntries(listing: Listing, entries: ListEntry[]): Pro
     toasts.fail(t('files.failed', { name: entry.name }), problem);
   };
   if (kept && !kept.ok) return failed(kept.problem, entries[0]!);
+  const gone: { entry: ListEntry; version: number }[] = [];
   for (const entry of entries) {
     const answer = await removePath(workspace, entry.path, entry.type === 'dir');
     if (!answer.ok) return failed(answer.problem, entry);
+    gone.push({ entry, version: answer.data.version });
   }
   const one = entries.length === 1 ? entries[0]! : null;
   const text = one ? t('files.deleted', { name: one.name }) : t('files.deletedMany', { n: entries.length });
   toasts.say(text, undo(async () => {
-    for (const entry of entries) {
-      const problem = kept?.ok ? await restore(workspace, kept.data.id, entry.path) : await bringBack(workspace, entry.path);
+    for (const { entry, version } of gone) {
+      const problem = kept?.ok ? await restore(workspace, kept.data.id, entry.path) : await bringBack(workspace, entry.path, version);
       if (problem) return void toasts.fail(t('files.undoFailed', { name: entry.name }), problem);
     }
     toasts.say(t('files.restored', { name: one?.name ?? `${entries.length}` }));

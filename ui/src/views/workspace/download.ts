@@ -1,8 +1,5 @@
-// Saving an archive or a file: the browser does it by itself, unless a token has to come along.
-import { usesToken } from '~/api/session';
-import { archive, archiveAddress } from '~/api/workspaces';
-import { t } from '~/text/t.svelte';
-import { toasts } from '~/ui/toasts.svelte';
+// Saving an archive or a file.
+import { archiveAddress } from '~/api/workspaces';
 
 function follow(href: string, name: string): void {
   const link = document.createElement('a');
@@ -17,10 +14,6 @@ export function saveBlob(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-export async function download(workspace: string, path: string, format: 'zip' | 'tar.gz'): Promise<void> {
-  const name = `${path.split('/').at(-1) || workspace}.${format}`;
-  if (!usesToken()) return follow(archiveAddress(workspace, path, format), name);
-  const answer = await archive(workspace, path, format);
-  if (answer.ok) saveBlob(answer.data, name);
-  else toasts.fail(t('ws.downloadFailed'), answer.problem);
+export function download(workspace: string, path: string, format: 'zip' | 'tar.gz'): void {
+  follow(archiveAddress(workspace, path, format), `${path.split('/').at(-1) || workspace}.${format}`);
 }
