@@ -3,6 +3,12 @@
 const part = encodeURIComponent;
 const parts = (path: string) => path.split('/').map(part).join('/');
 
+function query(values: Record<string, string | undefined>): string {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) if (value) given.set(name, value);
+  return given.size ? `?${given}` : '';
+}
+
 export const links = {
   home: () => '/',
   project: (project: string) => `/p/${part(project)}`,
@@ -14,6 +20,8 @@ export const links = {
   file: (workspace: string, path: string, view?: string) => `/w/${part(workspace)}/f/${parts(path)}${view ? `?view=${view}` : ''}`,
   workspace: (workspace: string) => `/w/${part(workspace)}/f/`,
   changes: (workspace: string, path?: string) => `/w/${part(workspace)}/changes${path ? `#${part(path)}` : ''}`,
+  /** Points are `from` and `to`: the beginning of a snapshot's id, or `v42`; without `to` it is now. */
+  time: (workspace: string, points: { path?: string | undefined; from?: string | undefined; to?: string | undefined } = {}) => `/w/${part(workspace)}/time${query(points)}`,
   use: (workspace: string) => `/w/${part(workspace)}/use`,
   disk: (workspace: string) => `/w/${part(workspace)}/disk`,
 };
