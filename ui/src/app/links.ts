@@ -12,6 +12,13 @@ function query(values: Record<string, string | undefined>): string {
 export const links = {
   home: () => '/',
   project: (project: string) => `/p/${part(project)}`,
+  projects: () => '/p',
+  /** `at` is a snapshot; without it the newest. */
+  snapshot: (project: string, at?: string) => `/p/${part(project)}${query({ at })}`,
+  projectDir: (project: string, path = '', at?: string) => `/p/${part(project)}/files/${path ? `${parts(path)}/` : ''}${query({ at })}`,
+  projectFile: (project: string, path: string, rest: { at?: string | undefined; view?: string | undefined } = {}) => `/p/${part(project)}/files/${parts(path)}${query(rest)}`,
+  merges: (project: string) => `/p/${part(project)}/merges`,
+  policy: (project: string) => `/p/${part(project)}/policy`,
   merge: (project: string, merge: string) => `/p/${part(project)}/merges/${part(merge)}`,
   reviews: () => '/reviews',
   review: (id: string) => `/reviews/${part(id)}`,
