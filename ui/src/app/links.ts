@@ -27,8 +27,8 @@ export const links = {
   file: (workspace: string, path: string, view?: string) => `/w/${part(workspace)}/f/${parts(path)}${view ? `?view=${view}` : ''}`,
   workspace: (workspace: string) => `/w/${part(workspace)}/f/`,
   changes: (workspace: string, path?: string) => `/w/${part(workspace)}/changes${path ? `#${part(path)}` : ''}`,
-  /** Points are `from` and `to`: the beginning of a snapshot's id, or `v42`; without `to` it is now. */
-  time: (workspace: string, points: { path?: string | undefined; from?: string | undefined; to?: string | undefined } = {}) => `/w/${part(workspace)}/time${query(points)}`,
+  /** Points are `from` and `to`: the beginning of a snapshot's id, or `v42`; without `to` it is now. `list` is the timeline alone, where there is no room for both. */
+  time: (workspace: string, points: { path?: string | undefined; from?: string | undefined; to?: string | undefined; list?: string | undefined } = {}) => `/w/${part(workspace)}/time${query(points)}`,
   use: (workspace: string) => `/w/${part(workspace)}/use`,
   disk: (workspace: string) => `/w/${part(workspace)}/disk`,
 };

@@ -110,7 +110,6 @@ export const project = {
   'merges.comesBack': 'comes back',
   'merges.goesBack': 'loses what it brought',
   'merges.undone': 'The merge of {name} is undone',
-  'merges.undoFailed': 'The merge was not undone',
   'merges.kind.both_changed': 'both changed it',
   'merges.kind.protected': 'protected',
   'merges.toWorkspace': 'History of the workspace',

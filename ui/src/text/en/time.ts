@@ -64,6 +64,8 @@ export const time = {
   'time.openFile': 'Open file',
   'time.fileTime': 'History',
   'time.close': 'Back to the timeline',
+  'time.compare': 'Compare',
+  'time.more': 'Load older',
   'time.goneNote': 'This workspace was completed or deleted. Its history is kept.',
   'time.lookBack': 'Look at its history',
   'diff.title': 'Differences',

@@ -110,7 +110,6 @@ export const project = {
   'merges.comesBack': '会回来',
   'merges.goesBack': '去掉它带来的改动',
   'merges.undone': '已撤销 {name} 的合并',
-  'merges.undoFailed': '合并未能撤销',
   'merges.kind.both_changed': '双方都改了',
   'merges.kind.protected': '受保护',
   'merges.toWorkspace': '工作区的历史',

@@ -64,6 +64,8 @@ export const time = {
   'time.openFile': '打开文件',
   'time.fileTime': '历史',
   'time.close': '返回时间线',
+  'time.compare': '比较',
+  'time.more': '加载更早的记录',
   'time.goneNote': '此工作区已完成或被删除，其历史仍然保留。',
   'time.lookBack': '查看它的历史',
   'diff.title': '差异',
