@@ -215,7 +215,7 @@ for (const theme of ['light', 'dark']) {
     await withTheme(page, theme);
     const [merge] = mergesOf(name);
     const pages: [string, string][] = [
-      ['/p', name], [`/p/${name}`, 'Merge cyd-'], [`/p/${name}?at=${merge!.snapshot.slice(0, 12)}`, 'lock: 3'], [`/p/${name}?do=fork`, 'How many'], [`/p/${name}/files/app.json`, 'port'], [`/p/${name}/merges`, 'landed in part'],
+      ['/p', name], [`/p/${name}`, 'Merge cyd-'], [`/p/${name}?at=${merge!.snapshot.slice(0, 12)}`, 'lock: 3'], [`/p/${name}?do=fork`, 'How many'], [`/p/${name}/files/app.json`, 'debug'], [`/p/${name}/merges`, 'landed in part'],
       [`/p/${name}/merges/${merge!.merge_id}`, 'lock: 3'], [`/p/${name}/merges/${merge!.merge_id}?do=undo`, 'loses what it brought'], [`/p/${name}/policy`, 'Protected paths'],
     ];
     for (const [path, text] of pages) {

@@ -1,6 +1,6 @@
 // Files of a workspace: bytes with their tag, conditional writes, moves.
 import { address, get, post, raw, remove, type Schemas } from './client';
-import type { Result } from './errors';
+import { thrown, type Result } from './errors';
 
 export type Metadata = Schemas['Metadata'];
 export type Written = Schemas['Written'];
@@ -38,7 +38,13 @@ export async function readFrom(url: string, most: number, signal?: AbortSignal):
     answer = await raw('GET', url, signal ? { signal } : {});
   }
   if (!answer.ok) return answer;
-  const bytes = new Uint8Array(await answer.data.arrayBuffer());
+  let bytes: Uint8Array<ArrayBuffer>;
+  try {
+    bytes = new Uint8Array(await answer.data.arrayBuffer());
+  } catch (error) {
+    // Given up, or cut off, in the middle of the body.
+    return { ok: false, problem: thrown(error) };
+  }
   const whole = answer.headers.get('content-range')?.split('/')[1];
   const tag = answer.headers.get('etag') ?? '';
   const type = (answer.headers.get('content-type') ?? '').split(';')[0] ?? '';
