@@ -54,6 +54,12 @@ test('a write shows at once, in the timeline and in the difference', async ({ pa
   offshoot(['put', 'ticks', 'live.txt', '--operator', 'bob'], 'hello there\n');
   await expect(page.getByRole('row').filter({ hasText: 'live.txt' })).toContainText('bob');
   await expect(page.getByRole('region', { name: 'live.txt', exact: true }).getByText('hello there')).toBeVisible();
+  // What is read stays: another write does not read the lines of this file again.
+  let asked = 0;
+  page.on('request', (request) => { if (request.url().includes('path=live.txt')) asked += 1; });
+  offshoot(['put', 'ticks', 'other.txt', '--operator', 'bob'], 'other\n');
+  await expect(page.getByText('2 files differ')).toBeVisible();
+  expect(asked).toBe(0);
   offshoot(['snapshot', 'ticks', '-m', 'later']);
   await expect(page.getByRole('row').filter({ hasText: 'later' })).toBeVisible();
 });
