@@ -26,6 +26,7 @@ test('the palette goes to a workspace by keys', async ({ page }) => {
   await page.goto(at('/'));
   await expect(page.getByRole('link', { name: /palette-one/ })).toBeVisible();
   await page.keyboard.press('Control+k');
+  await expect(page.getByRole('combobox')).toBeFocused();
   await page.keyboard.type('palette-o');
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(/\/w\/palette-one\/f\/$/);

@@ -20,14 +20,22 @@ export interface Content {
 export const previewAddress = (workspace: string, path: string) =>
   address(FILE, { workspace, path }, { preview: true });
 
+/** When a file is read as it was: in a snapshot, or when the workspace had a version. */
+export type Moment = { at?: string; version?: number };
+
 /** A file, or its first `most` bytes. */
-export async function read(workspace: string, path: string, most: number, signal?: AbortSignal): Promise<Result<Content>> {
+export function read(workspace: string, path: string, most: number, signal?: AbortSignal, moment: Moment = {}): Promise<Result<Content>> {
+  return readFrom(address(FILE, { workspace, path }, moment), most, signal);
+}
+
+/** What is at an address of files, or its first `most` bytes. */
+export async function readFrom(url: string, most: number, signal?: AbortSignal): Promise<Result<Content>> {
   // Chrome's cache puts ranges of two versions together: a file that grew came as long as it was.
   const init: RequestInit = { cache: 'no-store', headers: { range: `bytes=0-${most - 1}` }, ...(signal && { signal }) };
-  let answer = await raw('GET', address(FILE, { workspace, path }), init);
+  let answer = await raw('GET', url, init);
   // An empty file has no range.
   if (!answer.ok && answer.problem.status === 416) {
-    answer = await raw('GET', address(FILE, { workspace, path }), signal ? { signal } : {});
+    answer = await raw('GET', url, signal ? { signal } : {});
   }
   const content = await bodyOf(answer, (response) => response.arrayBuffer());
   if (!content.ok) return content;

@@ -1,5 +1,5 @@
 // Workspaces: what is asked about one, and what is done to a whole one.
-import { address, get, post, type Schemas } from './client';
+import { address, get, post, remove, type Schemas } from './client';
 
 export type Workspace = Schemas['Workspace'];
 export type ForkOverview = Schemas['ForkOverview'];
@@ -58,6 +58,9 @@ export const update = (id: string, dryRun: boolean) =>
   post(`${ONE}/update`, { path: { workspace: id }, body: { dry_run: dryRun } });
 export const takeSnapshot = (id: string, label?: string) =>
   post(`${ONE}/snapshots`, { path: { workspace: id }, body: { label: label ?? null } });
+
+/** Its last state stays as a snapshot. */
+export const removeWorkspace = (id: string) => remove(ONE, { path: { workspace: id } });
 
 /** Where a browser downloads a directory from. */
 export const archiveAddress = (id: string, path: string, format: 'zip' | 'tar.gz') =>

@@ -3,9 +3,22 @@
 const part = encodeURIComponent;
 const parts = (path: string) => path.split('/').map(part).join('/');
 
+function query(values: Record<string, string | undefined>): string {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) if (value) given.set(name, value);
+  return given.size ? `?${given}` : '';
+}
+
 export const links = {
   home: () => '/',
   project: (project: string) => `/p/${part(project)}`,
+  projects: () => '/p',
+  /** `at` is a snapshot; without it the newest. */
+  snapshot: (project: string, at?: string) => `/p/${part(project)}${query({ at })}`,
+  projectDir: (project: string, path = '', at?: string) => `/p/${part(project)}/files/${path ? `${parts(path)}/` : ''}${query({ at })}`,
+  projectFile: (project: string, path: string, rest: { at?: string | undefined; view?: string | undefined } = {}) => `/p/${part(project)}/files/${parts(path)}${query(rest)}`,
+  merges: (project: string) => `/p/${part(project)}/merges`,
+  policy: (project: string) => `/p/${part(project)}/policy`,
   merge: (project: string, merge: string) => `/p/${part(project)}/merges/${part(merge)}`,
   reviews: () => '/reviews',
   review: (id: string) => `/reviews/${part(id)}`,
@@ -14,6 +27,8 @@ export const links = {
   file: (workspace: string, path: string, view?: string) => `/w/${part(workspace)}/f/${parts(path)}${view ? `?view=${view}` : ''}`,
   workspace: (workspace: string) => `/w/${part(workspace)}/f/`,
   changes: (workspace: string, path?: string) => `/w/${part(workspace)}/changes${path ? `#${part(path)}` : ''}`,
+  /** Points are `from` and `to`: the beginning of a snapshot's id, or `v42`; without `to` it is now. `list` is the timeline alone, where there is no room for both. */
+  time: (workspace: string, points: { path?: string | undefined; from?: string | undefined; to?: string | undefined; list?: string | undefined } = {}) => `/w/${part(workspace)}/time${query(points)}`,
   use: (workspace: string) => `/w/${part(workspace)}/use`,
   disk: (workspace: string) => `/w/${part(workspace)}/disk`,
 };

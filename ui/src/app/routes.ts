@@ -13,10 +13,15 @@ interface Entry {
   load: () => Promise<{ default: View }>;
 }
 
+const project = () => import('~/views/project/Project.svelte');
 const workspace = () => import('~/views/workspace/Workspace.svelte');
 
 export const routes: Entry[] = [
   { pattern: '/', load: () => import('~/views/home/Home.svelte') },
+  { pattern: '/p', load: () => import('~/views/project/Projects.svelte') },
+  { pattern: '/p/:project', load: project },
+  { pattern: '/p/:project/:tab', load: project },
+  { pattern: '/p/:project/:tab/*path', load: project },
   { pattern: '/w/:workspace', load: workspace },
   { pattern: '/w/:workspace/:tab', load: workspace },
   { pattern: '/w/:workspace/:tab/*path', load: workspace },

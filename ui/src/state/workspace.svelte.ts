@@ -9,7 +9,7 @@ import { Resource, throttled } from './resource.svelte';
 const GAP = 1000;
 
 /** Without directories that only came with what is in them. */
-export function worthShowing(changes: ChangedPath[]): ChangedPath[] {
+export function worthShowing<T extends Pick<ChangedPath, 'path' | 'type'>>(changes: T[]): T[] {
   const above = new Set(changes.flatMap((change) => ancestors(change.path).slice(0, -1)));
   return changes.filter((change) => change.type !== 'dir' || !above.has(change.path));
 }

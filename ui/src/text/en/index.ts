@@ -1,7 +1,9 @@
 // One file for each view, so that people who work on different views do not meet here.
 import { home } from './home';
 import { shell } from './shell';
+import { project } from './project';
+import { time } from './time';
 import { ui } from './ui';
 import { workspace } from './workspace';
 
-export const en = { ...ui, ...shell, ...home, ...workspace };
+export const en = { ...ui, ...shell, ...home, ...workspace, ...time, ...project };

@@ -2,7 +2,9 @@
 import type { en } from '../en';
 import { home } from './home';
 import { shell } from './shell';
+import { project } from './project';
+import { time } from './time';
 import { ui } from './ui';
 import { workspace } from './workspace';
 
-export const zh: Record<keyof typeof en, string> = { ...ui, ...shell, ...home, ...workspace };
+export const zh: Record<keyof typeof en, string> = { ...ui, ...shell, ...home, ...workspace, ...time, ...project };

@@ -8,7 +8,7 @@ import { tags } from '@lezer/highlight';
 import { languageOf } from './languages';
 import { nonce } from './nonce';
 
-const look = EditorView.theme({
+export const look = EditorView.theme({
   '&': { height: '100%', fontSize: '13px', backgroundColor: 'var(--bg)', color: 'var(--text)' },
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '20px' },
@@ -24,7 +24,7 @@ const look = EditorView.theme({
   '.cm-matchingBracket': { backgroundColor: 'var(--selected)' },
 });
 
-const colours = HighlightStyle.define([
+export const colours = HighlightStyle.define([
   { tag: [tags.keyword, tags.modifier, tags.operatorKeyword], color: 'var(--agent-0)' },
   { tag: [tags.string, tags.special(tags.string), tags.regexp], color: 'var(--agent-4)' },
   { tag: [tags.number, tags.bool, tags.null, tags.atom], color: 'var(--agent-2)' },
