@@ -2,13 +2,20 @@
 
 const part = encodeURIComponent;
 const parts = (path: string) => path.split('/').map(part).join('/');
+/** `?a=b` of the values that are there. */
+function query(values: Record<string, string | undefined>): string {
+  const given = Object.entries(values).filter(([, value]) => value).map(([name, value]) => `${name}=${part(value!)}`);
+  return given.length ? `?${given.join('&')}` : '';
+}
 
 export const links = {
   home: () => '/',
   project: (project: string) => `/p/${part(project)}`,
   merge: (project: string, merge: string) => `/p/${part(project)}/merges/${part(merge)}`,
-  reviews: () => '/reviews',
-  review: (id: string) => `/reviews/${part(id)}`,
+  reviews: (filter: { project?: string | undefined; agent?: string | undefined } = {}) => `/reviews${query(filter)}`,
+  review: (id: string, filter: { project?: string | undefined; agent?: string | undefined } = {}) => `/reviews/${part(id)}${query(filter)}`,
+  agents: (agent?: string) => `/agents${agent ? `#${part(agent)}` : ''}`,
+  settings: (tab = 'tokens') => `/settings/${part(tab)}`,
   /** A directory ends with a slash, a file does not: the address alone says which. */
   dir: (workspace: string, path = '') => `/w/${part(workspace)}/f/${path ? `${parts(path)}/` : ''}`,
   file: (workspace: string, path: string, view?: string) => `/w/${part(workspace)}/f/${parts(path)}${view ? `?view=${view}` : ''}`,

@@ -14,12 +14,19 @@ interface Entry {
 }
 
 const workspace = () => import('~/views/workspace/Workspace.svelte');
+const reviews = () => import('~/views/reviews/Reviews.svelte');
+const settings = () => import('~/views/settings/Settings.svelte');
 
 export const routes: Entry[] = [
   { pattern: '/', load: () => import('~/views/home/Home.svelte') },
   { pattern: '/w/:workspace', load: workspace },
   { pattern: '/w/:workspace/:tab', load: workspace },
   { pattern: '/w/:workspace/:tab/*path', load: workspace },
+  { pattern: '/reviews', load: reviews },
+  { pattern: '/reviews/:review', load: reviews },
+  { pattern: '/agents', load: () => import('~/views/agents/Agents.svelte') },
+  { pattern: '/settings', load: settings },
+  { pattern: '/settings/:tab', load: settings },
 ];
 
 export function find(path: string): { entry: Entry; params: Record<string, string> } | null {

@@ -1,7 +1,10 @@
 // One file for each view, so that people who work on different views do not meet here.
+import { agents } from './agents';
 import { home } from './home';
+import { reviews } from './reviews';
+import { settings } from './settings';
 import { shell } from './shell';
 import { ui } from './ui';
 import { workspace } from './workspace';
 
-export const en = { ...ui, ...shell, ...home, ...workspace };
+export const en = { ...ui, ...shell, ...home, ...workspace, ...reviews, ...agents, ...settings };

@@ -1,0 +1,3 @@
+// Words of agents.
+export const agents = {
+};

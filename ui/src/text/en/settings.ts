@@ -1,0 +1,3 @@
+// Words of settings.
+export const settings = {
+};
