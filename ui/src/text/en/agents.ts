@@ -35,6 +35,8 @@ export const agents = {
   'agents.didUpdate': 'updated its fork',
   'agents.didSpawn': 'came into being',
   'agents.didImport': 'took in an archive',
+  'agents.didSettings': 'got other settings',
+  'agents.didClean': 'was put to rest',
   'agents.more': 'Show {n} more',
   'agents.open': 'Open its workspace',
   'agents.next': 'Next agent',

@@ -35,6 +35,8 @@ export const agents = {
   'agents.didUpdate': '更新分叉',
   'agents.didSpawn': '创建',
   'agents.didImport': '导入归档',
+  'agents.didSettings': '设置有更改',
+  'agents.didClean': '目录已清理',
   'agents.more': '再显示 {n} 个',
   'agents.open': '打开其工作区',
   'agents.next': '下一个代理',
