@@ -14,7 +14,7 @@ export const links = {
   merge: (project: string, merge: string) => `/p/${part(project)}/merges/${part(merge)}`,
   reviews: (filter: { project?: string | undefined; agent?: string | undefined } = {}) => `/reviews${query(filter)}`,
   review: (id: string, filter: { project?: string | undefined; agent?: string | undefined } = {}) => `/reviews/${part(id)}${query(filter)}`,
-  agents: (agent?: string) => `/agents${agent ? `#${part(agent)}` : ''}`,
+  agents: () => '/agents',
   settings: (tab = 'tokens') => `/settings/${part(tab)}`,
   /** A directory ends with a slash, a file does not: the address alone says which. */
   dir: (workspace: string, path = '') => `/w/${part(workspace)}/f/${path ? `${parts(path)}/` : ''}`,

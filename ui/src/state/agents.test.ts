@@ -1,8 +1,7 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Agent } from '~/api/agents';
+import { doing, treeOf } from './agents.svelte';
 
-vi.stubGlobal('document', { addEventListener: () => {}, hidden: false });
-const { doing, treeOf } = await import('./agents.svelte');
 const agent = (id: string, parent = 'root'): Agent => ({ id, parent, role: 'r', priority: 0, owns_workspace: parent === 'root', created_at: '2026-01-01T00:00:00Z' });
 
 test('parents come before children, and who lost its parent is at the top', () => {

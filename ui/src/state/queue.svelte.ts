@@ -3,7 +3,6 @@ import { PAGE, reviewContent, resolveReview, reviewsPage, type ResolveRequest, t
 import type { Problem, Result } from '~/api/errors';
 import type { Change } from '~/live/events';
 import { live } from '~/live/live.svelte';
-import { overviewState } from './overview.svelte';
 import { throttled } from './resource.svelte';
 
 const GAP = 700;
@@ -26,7 +25,6 @@ class Decisions {
       this.pending -= 1;
       // What lands with the last of its merge is listed on, as decided.
       if (!result.ok || result.data.review.state !== 'resolved') this.release(id);
-      void overviewState.load();
     });
     return answer;
   }

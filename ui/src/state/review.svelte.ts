@@ -12,8 +12,8 @@ import { throttled } from './resource.svelte';
 export type Outcome = { text: string | null } | { unshown: 'large' | 'binary' } | { problem: Problem };
 
 const GAP = 700;
-/** Drafts outlive a look at the next review and back. */
-const drafts = new Map<string, Draft>();
+/** Drafts outlive a look at the next review and back, as long as the texts are those they are about. */
+const drafts = new Map<string, { draft: Draft; of: string }>();
 
 export class OpenReview {
   content = $state.raw<ReviewContent | null>(null);
@@ -30,9 +30,7 @@ export class OpenReview {
   changedHere = $state(false);
   #trying: AbortController | null = null;
 
-  constructor(readonly id: string, readonly queue: Queue) {
-    this.draft = drafts.get(id) ?? EMPTY;
-  }
+  constructor(readonly id: string, readonly queue: Queue) {}
 
   review = $derived(this.content?.review ?? null);
   regions = $derived(this.content?.regions ?? []);
@@ -64,13 +62,14 @@ export class OpenReview {
   }
 
   #show(next: ReviewContent): void {
-    const was = this.content;
     this.problem = null;
+    const kept = drafts.get(this.id);
     // Other texts may have other parts: what was chosen for the old ones is not chosen for these.
-    if (was && (was.ours?.id !== next.ours?.id || was.theirs?.id !== next.theirs?.id) && Object.keys(this.draft.parts).length) {
-      this.#set({ ...this.draft, parts: {} });
+    if (kept && kept.of !== textsOf(next) && Object.keys(kept.draft.parts).length) {
+      this.draft = { ...kept.draft, parts: {} };
+      drafts.delete(this.id);
       this.changedHere = true;
-    }
+    } else if (kept) this.draft = kept.draft;
     this.content = next;
     if (this.at >= next.regions.length) this.at = 0;
     void this.#try();
@@ -123,7 +122,7 @@ export class OpenReview {
 
   #set(draft: Draft): void {
     this.draft = draft;
-    drafts.set(this.id, draft);
+    if (this.content) drafts.set(this.id, { draft, of: textsOf(this.content) });
     void this.#try();
   }
 
@@ -154,6 +153,8 @@ export class OpenReview {
     if (review && changes.some((change) => change.project === review.project && (change.path === review.path || change.op === 'merge' || change.op === 'project_delete'))) this.#again();
   }
 }
+
+const textsOf = ({ ours, theirs }: ReviewContent) => `${ours?.id}/${theirs?.id}`;
 
 function shown(side: SideContent | null | undefined): Outcome {
   if (!side) return { text: null };

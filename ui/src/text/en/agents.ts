@@ -19,6 +19,7 @@ export const agents = {
   'agents.stateIdle': 'has not begun',
   'agents.byFork': 'named by a fork',
   'agents.byForkHint': 'It has no place in the tree and no token of its own yet',
+  'agents.below': 'below {name}',
   'agents.shares': 'in the workspace of {name}',
   'agents.noWorkspace': 'no workspace',
   'agents.of': 'of {project}',

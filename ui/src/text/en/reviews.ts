@@ -1,7 +1,6 @@
 // Words of the reviews.
 export const reviews = {
   'review.title': 'Reviews',
-  'review.intro': 'Conflicts that wait for a decision.',
   'review.none': 'Nothing to decide',
   'review.noneText': 'When two agents change the same lines, the conflict waits here. Everything else merges by itself.',
   'review.noneFilter': 'Nothing to decide here',
@@ -122,6 +121,7 @@ export const reviews = {
   'review.notThere': 'not there',
   'review.sideDiff': 'What {who} did',
   'review.download': 'Download',
+  'review.downloadFailed': 'The download did not work',
   'review.alike': 'Alike: {n}',
   'review.alikeHint': 'Others of the same kind, between the same agents, in files like this',
   'review.bulkTitle': 'Decide {n} review alike|Decide {n} reviews alike',

@@ -93,7 +93,6 @@ export const settings = {
   'mcp.asAgent': 'an agent',
   'mcp.asWorkspace': 'a workspace',
   'mcp.name': 'Which',
-  'mcp.pick': 'Choose one',
   'mcp.nobody': 'There is no agent or workspace yet. Make an agent first.',
   'mcp.command': 'By a command',
   'mcp.block': 'In {file}',

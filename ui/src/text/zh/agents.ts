@@ -19,6 +19,7 @@ export const agents = {
   'agents.stateIdle': '尚未开始',
   'agents.byFork': '由分叉命名',
   'agents.byForkHint': '它尚未列入代理树，也没有自己的令牌',
+  'agents.below': '隶属 {name}',
   'agents.shares': '在 {name} 的工作区中',
   'agents.noWorkspace': '没有工作区',
   'agents.of': '来自 {project}',

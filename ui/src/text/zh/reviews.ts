@@ -1,7 +1,6 @@
 // Words of the reviews.
 export const reviews = {
   'review.title': '评审',
-  'review.intro': '等待裁决的冲突。',
   'review.none': '没有待裁决的评审',
   'review.noneText': '两个代理改了同样的行时，冲突会在这里等待；其余内容会自动合并。',
   'review.noneFilter': '此处没有待裁决的评审',
@@ -122,6 +121,7 @@ export const reviews = {
   'review.notThere': '不存在',
   'review.sideDiff': '{who} 的改动',
   'review.download': '下载',
+  'review.downloadFailed': '下载失败',
   'review.alike': '同类：{n}',
   'review.alikeHint': '同类文件、同样的代理之间、同一种冲突',
   'review.bulkTitle': '同样裁决 {n} 个评审|同样裁决 {n} 个评审',

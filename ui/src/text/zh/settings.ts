@@ -93,7 +93,6 @@ export const settings = {
   'mcp.asAgent': '代理',
   'mcp.asWorkspace': '工作区',
   'mcp.name': '哪一个',
-  'mcp.pick': '请选择',
   'mcp.nobody': '还没有代理或工作区，请先新建代理。',
   'mcp.command': '用命令添加',
   'mcp.block': '写入 {file}',

@@ -2,20 +2,8 @@
 import { usesToken } from '~/api/session';
 import { archive, archiveAddress } from '~/api/workspaces';
 import { t } from '~/text/t.svelte';
+import { follow, saveBlob } from '~/ui/save';
 import { toasts } from '~/ui/toasts.svelte';
-
-function follow(href: string, name: string): void {
-  const link = document.createElement('a');
-  link.href = href;
-  link.download = name;
-  link.click();
-}
-
-export function saveBlob(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  follow(url, name);
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-}
 
 export async function download(workspace: string, path: string, format: 'zip' | 'tar.gz'): Promise<void> {
   const name = `${path.split('/').at(-1) || workspace}.${format}`;

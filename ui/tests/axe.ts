@@ -1,0 +1,13 @@
+// Serious faults of accessibility of a page, each as a line.
+import AxeBuilder from '@axe-core/playwright';
+import type { Page } from '@playwright/test';
+
+export async function faultsOf(page: Page): Promise<string[]> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const serious = violations.filter((fault) => fault.impact === 'serious' || fault.impact === 'critical');
+  return serious.map((fault) => `${fault.id}: ${fault.nodes.map((node) => node.html.slice(0, 160)).join(' | ')}`);
+}
+
+/** The page in a theme and a language from its first moment. */
+export const look = (page: Page, theme: 'light' | 'dark', language: 'en' | 'zh' = 'en') =>
+  page.addInitScript(([one, other]) => { localStorage.setItem('offshoot.theme', one!); localStorage.setItem('offshoot.language', other!); }, [theme, language]);
