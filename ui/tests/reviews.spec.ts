@@ -182,6 +182,58 @@ test('the queue is live, and Escape leads back to it', async ({ page }) => {
   await expect(page.getByRole('link', { name: /a\.txt/ })).toHaveCount(0);
 });
 
+test('names, texts and messages of hostile agents run nothing', async ({ page }) => {
+  const name = '<img src=x onerror=alert(1)>.md';
+  const evil = '<script>alert(2)</script><img src=x onerror=alert(3)>';
+  offshoot(['project', 'create', 'evil', '--from', directory({ [name]: 'base\n' })]);
+  for (const side of ['one', 'two']) offshoot(['fork', 'evil', '--agent', `evil-${side}`]);
+  for (const side of ['one', 'two']) {
+    offshoot(['put', `evil-${side}`, name, '--message', `m-${evil}`], `${evil} ${side}\n`);
+    tolerant(['complete', `evil-${side}`]);
+  }
+  await page.goto(at('/reviews?project=evil'));
+  await page.getByRole('link', { name }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText(name);
+  await expect(page.getByRole('group', { name: 'Theirs, line 1' })).toContainText(`${evil} two`);
+  await page.keyboard.press('4');
+  await expect(page.getByRole('region', { name: 'Result' })).toContainText(`${evil} one`);
+  await page.keyboard.press('w');
+  await expect(page.getByRole('region', { name: 'Base' })).toContainText('base');
+  expect(await page.locator('main img, main script').count()).toBe(0);
+});
+
+test('what changed since is marked, and choices for older texts are taken back', async ({ page }) => {
+  conflict('since', { 'a.txt': 'one\ntwo\nthree\nfour\nfive\nsix\nseven\n' }, { 'a.txt': 'ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n' }, { 'a.txt': 'Eins\ntwo\nthree\nfour\nfive\nsix\nSieben\n' });
+  await page.goto(at(`/reviews/${reviewOf('since', 'a.txt')}`));
+  await expect(page.getByText('0 of 2 decided')).toBeVisible();
+  await page.keyboard.press('2');
+  await expect(page.getByText('1 of 2 decided')).toBeVisible();
+  offshoot(['project', 'put', 'since', 'a.txt'], 'Uno\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n');
+  await expect(page.getByText('The file changed just now')).toBeVisible();
+  await expect(page.getByText('0 of 2 decided')).toBeVisible();
+  await expect(page.getByRole('group', { name: 'Ours, line 1' })).toContainText('Uno');
+  await page.reload();
+  await expect(page.getByText('since has changed this file since the conflict was found')).toBeVisible();
+});
+
+test('a decision that fails comes back with its reason', async ({ page }) => {
+  conflict('busy-project', { 'a.txt': 'base\n', 'b.txt': 'base\n' }, { 'a.txt': 'ours\n', 'b.txt': 'ours\n' }, { 'a.txt': 'theirs\n', 'b.txt': 'theirs\n' });
+  const id = reviewOf('busy-project', 'a.txt');
+  await page.route(`**/reviews/${id}/resolve`, (route) => route.fulfill({ status: 423, json: { error: { code: 'workspace_busy', message: 'it is held by another operation' } } }));
+  await page.goto(at(`/reviews/${id}?project=busy-project`));
+  await expect(page.getByText('0 of 1 decided')).toBeVisible();
+  await page.keyboard.press('2');
+  await page.keyboard.press('Enter');
+  // The next is there at once; the failure follows and leads back.
+  await expect(page.getByRole('heading', { level: 1, name: 'b.txt' })).toBeVisible();
+  await expect(page.getByText('a.txt was not decided')).toBeVisible();
+  await expect(page.getByText('[workspace_busy]')).toBeVisible();
+  await page.getByRole('button', { name: 'Look' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'a.txt' })).toBeVisible();
+  await expect(page.getByText('1 of 1 decided')).toBeVisible();
+  expect(projectText('busy-project', 'a.txt')).toBe('ours');
+});
+
 for (const theme of ['light', 'dark'] as const) {
   test(`no serious fault of accessibility in reviews, ${theme}`, async ({ page }) => {
     if (theme === 'light') conflict('seen', { 'a.md': lines('one', 'six'), 'b.txt': 'x\n' }, { 'a.md': lines('ours', 'OURS'), 'b.txt': 'y\n' }, { 'a.md': lines('theirs', 'THEIRS'), 'b.txt': null });

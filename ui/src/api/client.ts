@@ -53,6 +53,16 @@ export async function raw(method: string, url: string, init: RequestInit = {}): 
   }
 }
 
+/** The body of an answer; it can break off, or be given up, while it comes. */
+export async function bodyOf<T>(answer: Result<Response>, read: (response: Response) => Promise<T>): Promise<Result<T>> {
+  if (!answer.ok) return answer;
+  try {
+    return { ...answer, data: await read(answer.data) };
+  } catch (error) {
+    return { ok: false, problem: thrown(error) };
+  }
+}
+
 interface Plain extends Extra {
   path?: unknown;
   query?: unknown;

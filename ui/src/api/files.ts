@@ -1,5 +1,5 @@
 // Files of a workspace: bytes with their tag, conditional writes, moves.
-import { address, get, post, raw, remove, type Schemas } from './client';
+import { address, bodyOf, get, post, raw, remove, type Schemas } from './client';
 import type { Result } from './errors';
 
 export type Metadata = Schemas['Metadata'];
@@ -29,18 +29,18 @@ export async function read(workspace: string, path: string, most: number, signal
   if (!answer.ok && answer.problem.status === 416) {
     answer = await raw('GET', address(FILE, { workspace, path }), signal ? { signal } : {});
   }
-  if (!answer.ok) return answer;
-  const bytes = new Uint8Array(await answer.data.arrayBuffer());
-  const whole = answer.headers.get('content-range')?.split('/')[1];
-  const tag = answer.headers.get('etag') ?? '';
-  const type = (answer.headers.get('content-type') ?? '').split(';')[0] ?? '';
-  return { ok: true, headers: answer.headers, data: { bytes, tag, type, size: whole ? Number(whole) : bytes.length } };
+  const body = await bodyOf(answer, (response) => response.arrayBuffer());
+  if (!body.ok) return body;
+  const bytes = new Uint8Array(body.data);
+  const whole = body.headers.get('content-range')?.split('/')[1];
+  const tag = body.headers.get('etag') ?? '';
+  const type = (body.headers.get('content-type') ?? '').split(';')[0] ?? '';
+  return { ok: true, headers: body.headers, data: { bytes, tag, type, size: whole ? Number(whole) : bytes.length } };
 }
 
 /** A version that was: how a deleted file comes back without a snapshot. */
 export async function readVersion(workspace: string, path: string, version: number): Promise<Result<Blob>> {
-  const answer = await raw('GET', address(FILE, { workspace, path }, { version }));
-  return answer.ok ? { ...answer, data: await answer.data.blob() } : answer;
+  return bodyOf(await raw('GET', address(FILE, { workspace, path }, { version })), (response) => response.blob());
 }
 
 export type Condition = { match: string } | { absent: true } | undefined;
@@ -53,7 +53,7 @@ function conditions(condition: Condition): Record<string, string> {
 export async function write(workspace: string, path: string, body: BodyInit, condition?: Condition): Promise<Result<Written>> {
   const init = { body, headers: { 'content-type': 'application/octet-stream', ...conditions(condition) } };
   const answer = await raw('PUT', address(FILE, { workspace, path }), init);
-  return answer.ok ? { ...answer, data: (await answer.data.json()) as Written } : answer;
+  return bodyOf(answer, (response) => response.json() as Promise<Written>);
 }
 
 export const removePath = (workspace: string, path: string, recursive: boolean) =>

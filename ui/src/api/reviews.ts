@@ -1,5 +1,5 @@
 // Conflicts that wait: the queue, the texts of one, and what is decided.
-import { address, get, post, put, raw, type Schemas } from './client';
+import { address, bodyOf, get, post, put, raw, type Schemas } from './client';
 import type { Result } from './errors';
 
 export type Review = Schemas['Review'];
@@ -43,8 +43,7 @@ export const tryParts = (path: string, texts: { base: string; ours: string; thei
 export const sideAddress = (id: string, side: string) => address(`${ONE}/sides/{side}`, { review: id, side });
 
 export async function sideBytes(id: string, side: string, signal?: AbortSignal): Promise<Result<Blob>> {
-  const answer = await raw('GET', sideAddress(id, side), signal ? { signal } : {});
-  return answer.ok ? { ...answer, data: await answer.data.blob() } : answer;
+  return bodyOf(await raw('GET', sideAddress(id, side), signal ? { signal } : {}), (response) => response.blob());
 }
 
 export const mergeOf = (merge: string, signal?: AbortSignal) => get('/api/v1/merges/{merge}', { path: { merge }, signal });

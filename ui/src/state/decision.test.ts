@@ -55,6 +55,8 @@ test('what differs is told in whole words', () => {
   expect(differing('port 9090.', 'port 8080.')).toEqual(['port ', '9090', '.']);
   expect(differing('same', 'same')).toEqual(['same', '', '']);
   expect(differing('a b', 'a')).toEqual(['a', ' b', '']);
+  expect(differing('你好世界', '你好天下')).toEqual(['你好', '世界', '']);
+  expect(differing('all new.', 'was old.')).toEqual(['all new.', '', '']);
 });
 
 test('parts are found in the result one after the other', () => {

@@ -66,7 +66,7 @@ export function around(text: string | null | undefined, piece: Piece | null | un
   return { before: lines.slice(first, start), after: lines.slice(end, end + count), first: first + 1 };
 }
 
-/** A text in three: what it begins and ends with like the base, and what differs in between. */
+/** A text in three: what it begins and ends with like the base, and what differs in between. Where no word is the same nothing is told apart. */
 export function differing(text: string, base: string): [string, string, string] {
   let from = 0;
   while (from < text.length && from < base.length && text[from] === base[from]) from += 1;
@@ -75,6 +75,8 @@ export function differing(text: string, base: string): [string, string, string] 
   // Words as a whole: half a word in colour is hard to read.
   while (from > 0 && /\w/.test(text[from - 1]!) && /\w/.test(text[from] ?? ' ')) from -= 1;
   while (end > 0 && /\w/.test(text[text.length - end]!) && /\w/.test(text[text.length - end - 1] ?? ' ')) end -= 1;
+  const same = text.slice(0, from) + text.slice(text.length - end);
+  if (!/[\p{L}\p{N}]/u.test(same)) return [text, '', ''];
   return [text.slice(0, from), text.slice(from, text.length - end), text.slice(text.length - end)];
 }
 

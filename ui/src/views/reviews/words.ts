@@ -18,6 +18,15 @@ const NAMES: Record<PartChoice, Key> = { ours: 'review.ours', theirs: 'review.th
 export const takeOf = (choice: PartChoice) => t(TAKE[choice]);
 export const nameOfChoice = (choice: string) => (choice in NAMES ? t(NAMES[choice as PartChoice]) : choice);
 
+/** `lines 3-7` in the language in force; pointers into JSON are names of their own. */
+export function partOf(part: string | null | undefined): string {
+  if (!part) return t('review.whole');
+  const [, word, first = '', last = ''] = /^(line|lines|after line) (\d+)(?:-(\d+))?$/.exec(part) ?? [];
+  if (word === 'line') return t('review.line', { line: first });
+  if (word === 'lines') return t('review.lines', { first, last });
+  return word ? t('review.afterLine', { line: first }) : part;
+}
+
 export const whoOf = (one: Review['ours_by']) => one?.claim ?? one?.operator ?? null;
 /** The agent that theirs are from; its workspace has its name unless it has several. */
 export const agentOf = (review: Review) => whoOf(review.theirs_by) ?? review.workspace;
