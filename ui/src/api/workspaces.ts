@@ -1,5 +1,5 @@
 // Workspaces: what is asked about one, and what is done to a whole one.
-import { address, get, post, raw, type Schemas } from './client';
+import { address, bodyOf, get, post, raw, type Schemas } from './client';
 
 export type Workspace = Schemas['Workspace'];
 export type ForkOverview = Schemas['ForkOverview'];
@@ -64,8 +64,7 @@ export const archiveAddress = (id: string, path: string, format: 'zip' | 'tar.gz
   address(`${ONE}/archive`, { workspace: id }, { format, ...(path && { path }) });
 
 export async function archive(id: string, path: string, format: 'zip' | 'tar.gz') {
-  const answer = await raw('GET', archiveAddress(id, path, format));
-  return answer.ok ? { ...answer, data: await answer.data.blob() } : answer;
+  return bodyOf(await raw('GET', archiveAddress(id, path, format)), (response) => response.blob());
 }
 
 export const history = (id: string, query: { path?: string; limit?: number }, signal?: AbortSignal) =>

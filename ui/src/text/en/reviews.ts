@@ -75,6 +75,7 @@ export const reviews = {
   'review.stopEditing': 'Stop editing',
   'review.resolve': 'Resolve',
   'review.resolveNext': 'Resolve and next',
+  'review.resolveTyping': 'Resolve while editing',
   'review.resolveNow': 'Resolve',
   'review.resolved': '{path} is decided',
   'review.resolvedWaits': '{path} is decided; it lands with the rest of its merge',

@@ -75,6 +75,7 @@ export const reviews = {
   'review.stopEditing': '结束编辑',
   'review.resolve': '裁决',
   'review.resolveNext': '裁决并看下一个',
+  'review.resolveTyping': '编辑时裁决',
   'review.resolveNow': '裁决',
   'review.resolved': '{path} 已裁决',
   'review.resolvedWaits': '{path} 已裁决，将随同一合并的其余部分一起合入',

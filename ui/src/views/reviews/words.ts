@@ -28,5 +28,7 @@ export function partOf(part: string | null | undefined): string {
 }
 
 export const whoOf = (one: Review['ours_by']) => one?.claim ?? one?.operator ?? null;
+/** Whose ours is; unknown once the file has changed since the conflict was found. */
+export const oursBy = (review: Review) => (review.changed_since ? null : review.ours_by);
 /** The agent that theirs are from; its workspace has its name unless it has several. */
 export const agentOf = (review: Review) => whoOf(review.theirs_by) ?? review.workspace;
