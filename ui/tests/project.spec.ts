@@ -1,4 +1,4 @@
-import { inChinese, seriousFaults, withTheme } from './axe';
+import { look, seriousFaults } from './axe';
 import { at, directory, expect, offshoot, test, tolerant } from './kit';
 
 interface Merged { merge_id: string; snapshot: string; workspace: string }
@@ -206,13 +206,13 @@ test('hostile names in a project run nothing', async ({ page }) => {
   await expect(page.getByRole('listitem').filter({ hasText: evil }).first()).toBeVisible();
 });
 
-for (const theme of ['light', 'dark']) {
+for (const theme of ['light', 'dark'] as const) {
   test(`no serious fault of accessibility in a project, ${theme}`, async ({ page }) => {
     test.setTimeout(90_000);
     const name = `axe-${theme}`;
     busy(name);
     offshoot(['fork', name, '--count', '14']);
-    await withTheme(page, theme);
+    await look(page, theme);
     const [merge] = mergesOf(name);
     const pages: [string, string][] = [
       ['/p', name], [`/p/${name}`, 'Merge cyd-'], [`/p/${name}?at=${merge!.snapshot.slice(0, 12)}`, 'lock: 3'], [`/p/${name}?do=fork`, 'How many'], [`/p/${name}/files/app.json`, 'debug'], [`/p/${name}/merges`, 'landed in part'],
@@ -224,7 +224,7 @@ for (const theme of ['light', 'dark']) {
       expect([path, ...(await seriousFaults(page))]).toEqual([path]);
     }
     if (theme === 'light') return;
-    await inChinese(page);
+    await look(page, 'light', 'zh');
     await page.setViewportSize({ width: 390, height: 844 });
     for (const [path] of pages) {
       await page.goto(at(path));

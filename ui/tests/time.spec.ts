@@ -1,4 +1,4 @@
-import { inChinese, seriousFaults, withTheme } from './axe';
+import { look, seriousFaults } from './axe';
 import { at, directory, expect, offshoot, test } from './kit';
 
 const numbered = (change: (line: string, i: number) => string = (line) => line) => Array.from({ length: 200 }, (_, i) => `${change(`line ${i + 1}`, i + 1)}\n`).join('');
@@ -203,14 +203,14 @@ test('hostile names, messages, labels and lines run nothing', async ({ page }) =
   await expect(page.getByRole('table').getByText('<svg onload=alert(4)>')).toBeVisible();
 });
 
-for (const theme of ['light', 'dark']) {
+for (const theme of ['light', 'dark'] as const) {
   test(`no serious fault of accessibility in time, ${theme}`, async ({ page }) => {
     const name = `axe-time-${theme}`;
     offshoot(['workspace', 'create', name]);
     offshoot(['put', name, 'a.md', '--operator', 'ada', '--message', 'm-1'], '# One\n');
     offshoot(['snapshot', name, '-m', 'first']);
     for (const text of ['# Two\n', '# Three\n']) offshoot(['put', name, 'a.md', '--operator', 'ada', '--message', 'm-2'], text);
-    await withTheme(page, theme);
+    await look(page, theme);
     await page.goto(at(`/w/${name}/time`));
     await expect(page.getByText('# Three')).toBeVisible();
     expect(await seriousFaults(page)).toEqual([]);
@@ -224,7 +224,7 @@ for (const theme of ['light', 'dark']) {
     await expect(page.getByRole('table').getByText('# Three')).toBeVisible();
     expect(await seriousFaults(page)).toEqual([]);
     if (theme === 'light') return;
-    await inChinese(page);
+    await look(page, 'light', 'zh');
     await page.setViewportSize({ width: 390, height: 844 });
     await page.goto(at(`/w/${name}/time?path=a.md`));
     await expect(page.getByRole('row').first()).toBeVisible();

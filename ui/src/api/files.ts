@@ -49,8 +49,7 @@ export async function readFrom(url: string, most: number, signal?: AbortSignal):
 
 /** A version that was: how a deleted file comes back without a snapshot. */
 export async function readVersion(workspace: string, path: string, version: number): Promise<Result<Blob>> {
-  const answer = await raw('GET', address(FILE, { workspace, path }, { version }));
-  return bodyOf(answer, (response) => response.blob());
+  return bodyOf(await raw('GET', address(FILE, { workspace, path }, { version })), (response) => response.blob());
 }
 
 export type Condition = { match: string } | { absent: true } | undefined;

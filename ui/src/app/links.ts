@@ -2,11 +2,10 @@
 
 const part = encodeURIComponent;
 const parts = (path: string) => path.split('/').map(part).join('/');
-
+/** `?a=b` of the values that are there. */
 function query(values: Record<string, string | undefined>): string {
-  const given = new URLSearchParams();
-  for (const [name, value] of Object.entries(values)) if (value) given.set(name, value);
-  return given.size ? `?${given}` : '';
+  const given = Object.entries(values).filter(([, value]) => value).map(([name, value]) => `${name}=${part(value!)}`);
+  return given.length ? `?${given.join('&')}` : '';
 }
 
 export const links = {
@@ -20,8 +19,10 @@ export const links = {
   merges: (project: string) => `/p/${part(project)}/merges`,
   policy: (project: string) => `/p/${part(project)}/policy`,
   merge: (project: string, merge: string) => `/p/${part(project)}/merges/${part(merge)}`,
-  reviews: () => '/reviews',
-  review: (id: string) => `/reviews/${part(id)}`,
+  reviews: (filter: { project?: string | undefined; agent?: string | undefined } = {}) => `/reviews${query(filter)}`,
+  review: (id: string, filter: { project?: string | undefined; agent?: string | undefined } = {}) => `/reviews/${part(id)}${query(filter)}`,
+  agents: () => '/agents',
+  settings: (tab = 'tokens') => `/settings/${part(tab)}`,
   /** A directory ends with a slash, a file does not: the address alone says which. */
   dir: (workspace: string, path = '') => `/w/${part(workspace)}/f/${path ? `${parts(path)}/` : ''}`,
   file: (workspace: string, path: string, view?: string) => `/w/${part(workspace)}/f/${parts(path)}${view ? `?view=${view}` : ''}`,

@@ -15,6 +15,8 @@ interface Entry {
 
 const project = () => import('~/views/project/Project.svelte');
 const workspace = () => import('~/views/workspace/Workspace.svelte');
+const reviews = () => import('~/views/reviews/Reviews.svelte');
+const settings = () => import('~/views/settings/Settings.svelte');
 
 export const routes: Entry[] = [
   { pattern: '/', load: () => import('~/views/home/Home.svelte') },
@@ -25,6 +27,11 @@ export const routes: Entry[] = [
   { pattern: '/w/:workspace', load: workspace },
   { pattern: '/w/:workspace/:tab', load: workspace },
   { pattern: '/w/:workspace/:tab/*path', load: workspace },
+  { pattern: '/reviews', load: reviews },
+  { pattern: '/reviews/:review', load: reviews },
+  { pattern: '/agents', load: () => import('~/views/agents/Agents.svelte') },
+  { pattern: '/settings', load: settings },
+  { pattern: '/settings/:tab', load: settings },
 ];
 
 export function find(path: string): { entry: Entry; params: Record<string, string> } | null {

@@ -1,6 +1,9 @@
 // Words of the frame around the views: rail, bar, palette, help, sign-in.
 export const shell = {
   'shell.home': 'Home',
+  'shell.reviews': 'Reviews',
+  'shell.agents': 'Agents',
+  'shell.settings': 'Settings',
   'shell.workspaces': 'Workspaces',
   'shell.search': 'Search or run a command',
   'shell.help': 'Keys',

@@ -1,6 +1,9 @@
 // Words of the frame around the views: rail, bar, palette, help, sign-in.
 export const shell = {
   'shell.home': '主页',
+  'shell.reviews': '评审',
+  'shell.agents': '代理',
+  'shell.settings': '设置',
   'shell.workspaces': '工作区',
   'shell.search': '搜索或执行命令',
   'shell.help': '按键',
