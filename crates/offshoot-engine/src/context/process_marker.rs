@@ -6,9 +6,26 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, ErrorCode, Result};
+
+/// What a marker says behind its mount once its process asked for a look at every directory.
+const UNWRITTEN: &str = " unwritten";
+
+/// What a start has to look at after a process that was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DeadProcess {
+    /// Nothing but what the locks of workspaces say: the kernel has all that was written.
+    LeftLocks,
+    /// Every directory that may lack changes: the process could not write some, and does not hold their
+    /// locks any more.
+    LeftUnwritten,
+    /// Every directory that may lack changes, and the content of each file: the file system was mounted
+    /// anew, so it may have been cut off. That is also assumed if the marker says nothing.
+    WasCutOff,
+}
 
 /// The prefix of a marker's name until the marker is locked. Its process has changed nothing yet.
 const UNLOCKED_PREFIX: &str = "new-";
@@ -51,7 +68,15 @@ impl ProcessMarker {
     /// Lets the next start look at every directory that may lack changes, because this process could not
     /// write some and does not hold their locks any more.
     pub(crate) fn ask_for_full_recovery(&self) {
-        let _ = self.held.set_len(0);
+        let written = match mount_of(&self.held) {
+            Some(mount) => self
+                .held
+                .write_all_at(format!("{mount}{UNWRITTEN}").as_bytes(), 0),
+            None => Ok(()),
+        };
+        if written.is_err() {
+            let _ = self.held.set_len(0);
+        }
     }
 
     /// Removes the marker, because this process ends without anything to recover.
@@ -60,17 +85,22 @@ impl ProcessMarker {
     }
 }
 
-/// Whether the next start has to look at every directory that may lack changes of a dead process. If its
-/// file system is still mounted, the kernel has all that was written to it, and the locks say what was
-/// not. Else it may have been cut off, and nothing is known of processes that asked for it and of those
-/// of versions that left no note.
-pub(crate) fn asks_for_full_recovery(marker: &Path) -> bool {
+/// What the marker of a dead process says.
+pub(crate) fn left_by_process(marker: &Path) -> DeadProcess {
     let Ok(mut file) = File::open(marker) else {
-        return false;
+        // Another start has done all there was to do.
+        return DeadProcess::LeftLocks;
     };
-    let mut mount = String::new();
-    let read = file.read_to_string(&mut mount);
-    read.is_err() || mount.is_empty() || mount_of(&file) != Some(mount)
+    let mut text = String::new();
+    let read = file.read_to_string(&mut text);
+    let Some(mount) = mount_of(&file).filter(|_| read.is_ok()) else {
+        return DeadProcess::WasCutOff;
+    };
+    match text.strip_prefix(&mount) {
+        Some("") => DeadProcess::LeftLocks,
+        Some(UNWRITTEN) => DeadProcess::LeftUnwritten,
+        _ => DeadProcess::WasCutOff,
+    }
 }
 
 /// What tells the mount that a file lies on from all others since the start of the machine.

@@ -26,12 +26,11 @@ pub(crate) enum RepairScope {
     /// Those of a holder that began at this revision and died. Earlier holders wrote theirs before they
     /// released the lock, and what outside programs did to those since must stay.
     After(i64),
-    /// All that are not known to be on disk, because it is not known which of them were written, or
-    /// whether the kernel still has what was.
+    /// All that are not known to be on disk, because it is not known which of them were written.
     Unsynced,
     /// All that are not known to be on disk, and each of their files may be torn: the machine was
-    /// restarted.
-    Rebooted,
+    /// restarted, or the file system mounted anew.
+    Torn,
 }
 
 /// A path that changed lately.
@@ -65,8 +64,8 @@ impl Directories {
     /// exclusive lock.
     pub(crate) fn repair_directory(&self, row: &WorkspaceRow, scope: RepairScope) -> Result<()> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
-        let rebooted = scope == RepairScope::Rebooted;
-        let may_be_torn = !matches!(scope, RepairScope::After(_));
+        let torn = scope == RepairScope::Torn;
+        let may_be_empty = !matches!(scope, RepairScope::After(_));
         if !row.materialized {
             return self
                 .discard_dir(&row)
@@ -81,13 +80,13 @@ impl Directories {
         dir.clear_stages()?;
         let after = match scope {
             RepairScope::After(revision) => revision.max(row.synced_revision),
-            RepairScope::Unsynced | RepairScope::Rebooted => row.synced_revision,
+            RepairScope::Unsynced | RepairScope::Torn => row.synced_revision,
         };
         let recent = self.recent_paths(&row, after)?;
         let mut stale = Vec::new();
         for (path, RecentPath { versions, in_place }) in &recent {
             // A kill does not take what was on disk before it was recorded.
-            if *in_place && !rebooted {
+            if *in_place && !torn {
                 continue;
             }
             let wanted = self
@@ -114,10 +113,10 @@ impl Directories {
             }
             let ours = there.is_none_or(|there| {
                 there.kind == EntryKind::Dir
-                    || (may_be_torn && there.size == 0)
+                    || (may_be_empty && there.size == 0)
                     || there.id.is_some_and(|id| versions.contains(&id))
             });
-            if !ours && !rebooted {
+            if !ours && !torn {
                 // An outside program changed it later; the next sync records that.
                 continue;
             }

@@ -13,7 +13,7 @@ use offshoot_fs::{ForkDirs, NameLock, STAGE_PREFIX, SafeDir};
 use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::context::jobs::JobKind;
-use crate::context::process_marker::asks_for_full_recovery;
+use crate::context::process_marker::{DeadProcess, left_by_process};
 use crate::directory::repair::RepairScope;
 use crate::upkeep::Upkeep;
 
@@ -51,12 +51,11 @@ impl Upkeep {
         if all_well {
             self.directories.move_orphan_layers_to_trash()?;
         }
-        let scope = match rebooted {
-            true => Some(RepairScope::Rebooted),
-            false if dead.iter().any(|marker| asks_for_full_recovery(marker)) => {
-                Some(RepairScope::Unsynced)
-            }
-            false => None,
+        let left = dead.iter().map(|marker| left_by_process(marker)).max();
+        let scope = match left.filter(|_| !rebooted) {
+            None | Some(DeadProcess::WasCutOff) => Some(RepairScope::Torn),
+            Some(DeadProcess::LeftUnwritten) => Some(RepairScope::Unsynced),
+            Some(DeadProcess::LeftLocks) => None,
         };
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is

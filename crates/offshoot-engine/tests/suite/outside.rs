@@ -545,3 +545,34 @@ fn lock_of_dead_holder(test: &TestEngine, ws: &WorkspaceId, revisions_ago: u64) 
     file.set_len(began_at + 1).unwrap();
     lock
 }
+
+/// After a power cut a file may hold anything. Whether there was one shows in the mount; as long as the
+/// file system stays mounted, what is in a file was written by somebody.
+#[test]
+fn what_a_cut_off_file_system_holds_is_replaced_and_kept() {
+    for was_cut_off in [true, false] {
+        let mut test = TestEngine::plain();
+        let ws = test.create("w");
+        let path = test.engine.workspaces.hand_out_path(&ws).unwrap();
+        test.write(&ws, "f", b"acknowledged");
+        test.close();
+        fs::write(path.join("f"), b"ackn\0\0\0\0\0\0\0\0").unwrap();
+        let marker = test.data().join("run/0000");
+        let file = fs::File::create(&marker).unwrap();
+        let mount = offshoot_sys::unique_mount_id(&file).unwrap();
+        let says = match was_cut_off {
+            true => format!("{}", mount + 1),
+            false => format!("{mount} unwritten"),
+        };
+        fs::write(marker, says).unwrap();
+        test.reopen();
+        test.engine.sync.sync_workspace(&ws).unwrap();
+        let now = test.engine.workspaces.read_whole(&ws, &p("f")).unwrap().0;
+        assert_eq!(now == b"acknowledged", was_cut_off);
+        for kept in [&b"acknowledged"[..], b"ackn\0\0\0\0\0\0\0\0"] {
+            let id = offshoot_git::hash(ObjectKind::Blob, kept).unwrap();
+            assert_eq!(test.engine.history.version(&ws, &id).unwrap(), kept);
+        }
+        assert_eq!(out_of_line(&test, &ws), None);
+    }
+}
