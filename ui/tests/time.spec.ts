@@ -64,6 +64,17 @@ test('a write shows at once, in the timeline and in the difference', async ({ pa
   await expect(page.getByRole('row').filter({ hasText: 'later' })).toBeVisible();
 });
 
+test('without a snapshot it is compared with nothing', async ({ page }) => {
+  offshoot(['workspace', 'create', 'fresh']);
+  offshoot(['put', 'fresh', 'a.txt'], 'hello\n');
+  await page.goto(at('/w/fresh/time'));
+  await expect(page.getByText('the beginning')).toBeVisible();
+  await page.keyboard.press('s');
+  await expect(page.locator('.cm-merge-b')).toContainText('hello');
+  await expect(page.locator('.cm-merge-a')).not.toContainText('hello');
+  await expect(page.getByRole('row').filter({ hasText: 'Now' }).getByRole('link', { name: /\(A\)/ })).toHaveCount(0);
+});
+
 test('two points by keys, and the address has them', async ({ page }) => {
   offshoot(['workspace', 'create', 'points']);
   for (const n of [1, 2, 3]) {
@@ -125,6 +136,12 @@ test('n and p go from change to change', async ({ page }) => {
   await expect.poll(top).toBeGreaterThan(after);
   await page.keyboard.press('p');
   await expect.poll(top).toBe(after);
+  await page.keyboard.press('s');
+  await expect(page.locator('.cm-merge-b')).toContainText('changed');
+  await pane.evaluate((box) => box.scrollTo(0, 0));
+  for (let i = 0; i < 3; i += 1) await page.keyboard.press('n');
+  await expect.poll(top).toBeGreaterThan(0);
+  await expect(pane.locator('.cm-merge-b').getByText('line 60 changed')).toBeInViewport();
 });
 
 test('images are shown beside each other', async ({ page }) => {
@@ -205,6 +222,7 @@ test('hostile names, messages, labels and lines run nothing', async ({ page }) =
 
 for (const theme of ['light', 'dark'] as const) {
   test(`no serious fault of accessibility in time, ${theme}`, async ({ page }) => {
+    test.setTimeout(60_000);
     const name = `axe-time-${theme}`;
     offshoot(['workspace', 'create', name]);
     offshoot(['put', name, 'a.md', '--operator', 'ada', '--message', 'm-1'], '# One\n');

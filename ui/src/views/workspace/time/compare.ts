@@ -16,7 +16,9 @@ export interface Wanted {
 
 export function compare({ workspace, path, from, to, isGone }: Wanted): Comparison {
   const side = (point: string | undefined): Read => (of, signal) => orNone(read(workspace, of, WHOLE, signal, momentOf(point)));
-  const [left, right] = [side(from), side(to)];
+  // Where it begins without a snapshot, there was nothing.
+  const nothing: Read = () => Promise.resolve({ ok: true, data: null, headers: new Headers() });
+  const [left, right] = [from ? side(from) : nothing, side(to)];
   const byServer: Ask = (query, signal) => difference(workspace, { from, to, ...(path && { path }), ...query }, signal);
   const byContent: Ask = async ({ name_only }, signal) => {
     const [a, b] = await Promise.all([left(path, signal), right(path, signal)]);
