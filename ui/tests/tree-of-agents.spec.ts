@@ -1,3 +1,4 @@
+// Named so that it runs after home.spec.ts, which begins with an empty server.
 import { faultsOf, look } from './axe';
 import { at, directory, expect, offshoot, test } from './kit';
 
