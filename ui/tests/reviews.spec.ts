@@ -236,6 +236,8 @@ test('a decision that fails comes back with its reason', async ({ page }) => {
 
 for (const theme of ['light', 'dark'] as const) {
   test(`no serious fault of accessibility in reviews, ${theme}`, async ({ page }) => {
+    // Four pages, each looked at as a whole.
+    test.slow();
     if (theme === 'light') conflict('seen', { 'a.md': lines('one', 'six'), 'b.txt': 'x\n' }, { 'a.md': lines('ours', 'OURS'), 'b.txt': 'y\n' }, { 'a.md': lines('theirs', 'THEIRS'), 'b.txt': null });
     await look(page, theme);
     await page.goto(at('/reviews?project=seen'));

@@ -90,6 +90,8 @@ test('server and preferences tell what is so, and the language changes at once',
 
 for (const [theme, language, width] of [['light', 'en', 1280], ['dark', 'en', 1280], ['light', 'zh', 390]] as const) {
   test(`no serious fault of accessibility: settings ${theme} ${language} ${width}`, async ({ page }) => {
+    // Six pages, each looked at as a whole.
+    test.slow();
     await page.setViewportSize({ width, height: 844 });
     await look(page, theme, language);
     const ready: Record<string, string> = { 'tokens': 'main ul, main h2', 'tokens?do=issue': 'dialog[open]', 'quotas': 'main ul', 'mcp': 'main pre', 'server': 'main dl', 'preferences': 'main select' };

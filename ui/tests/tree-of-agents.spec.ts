@@ -1,4 +1,5 @@
-import { look, seriousFaults } from './axe';
+// Named so that it runs after home.spec.ts, which begins with an empty server.
+import { seriousFaults, look } from './axe';
 import { at, directory, expect, offshoot, test } from './kit';
 
 test('a new agent shows its token once and stands in the tree', async ({ page }) => {
@@ -58,6 +59,7 @@ test('ending says what happens first, and the token is void then', async ({ page
 
 for (const [theme, language, width] of [['light', 'en', 1280], ['dark', 'en', 1280], ['light', 'zh', 390]] as const) {
   test(`no serious fault of accessibility: agents ${theme} ${language} ${width}`, async ({ page }) => {
+    test.slow();
     await page.setViewportSize({ width, height: 844 });
     await look(page, theme, language);
     await page.goto(at('/agents'));

@@ -45,8 +45,10 @@ export class Queue {
   #ahead = new Map<string, Promise<Result<ReviewContent>>>();
   #round = 0;
 
-  /** Without what was just decided here; by project and workspace, the oldest first. */
-  reviews = $derived(this.#all?.filter((review) => !decisions.taken.has(review.id)).toSorted(compare) ?? null);
+  /** By project and workspace, the oldest first. */
+  #sorted = $derived(this.#all?.toSorted(compare) ?? null);
+  /** Without what was just decided here. */
+  reviews = $derived(this.#sorted?.filter((review) => !decisions.taken.has(review.id)) ?? null);
   open = $derived(this.reviews?.filter((review) => review.state === 'open') ?? []);
 
   constructor(readonly filter: ReviewFilter) {}
@@ -82,7 +84,7 @@ export class Queue {
 
   /** The one after (or before) this, open ones only; null at the end. */
   beside(id: string, step: 1 | -1): Review | null {
-    const all = (this.reviews ?? []).filter((review) => review.state === 'open' || review.id === id);
+    const all = (this.#sorted ?? []).filter((review) => review.id === id || (review.state === 'open' && !decisions.taken.has(review.id)));
     const at = all.findIndex((review) => review.id === id);
     return all[at < 0 ? 0 : at + step] ?? null;
   }

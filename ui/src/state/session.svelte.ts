@@ -9,6 +9,9 @@ class Session {
   me = $state.raw<Me | null>(null);
   problem = $state.raw<Problem | null>(null);
 
+  /** Whether all there is is in reach: the owner, who came by the printed link, and admins. */
+  seesAll = $derived(['admin', 'user'].includes(this.me?.kind ?? ''));
+
   async start(): Promise<void> {
     onSignedOut(() => this.#lost());
     await this.check();

@@ -19,6 +19,7 @@ export const ui = {
   'ui.expand': 'Open {name}',
   'ui.collapse': 'Close {name}',
   'ui.resize': 'Width of the pane',
+  'ui.inReach': 'You see what is in reach of your token; there may be more.',
   'ui.dismiss': 'Dismiss',
   'ui.notAnswering': 'The server does not answer',
   'ui.notAnsweringHint': 'Is `offshoot serve` running? Your work is safe; this page goes on when it is back.',

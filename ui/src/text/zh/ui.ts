@@ -19,6 +19,7 @@ export const ui = {
   'ui.expand': '展开 {name}',
   'ui.collapse': '收起 {name}',
   'ui.resize': '面板宽度',
+  'ui.inReach': '你只能看到令牌可访问的内容，可能还有更多。',
   'ui.dismiss': '知道了',
   'ui.notAnswering': '服务器没有应答',
   'ui.notAnsweringHint': '`offshoot serve` 在运行吗？你的工作是安全的；恢复后此页会自动继续。',

@@ -10,10 +10,12 @@ import { agentOf } from './words';
 
 export async function decide(open: OpenReview, filter: ReviewFilter): Promise<void> {
   const { content, request, id } = open;
-  if (!content || !request) return;
+  if (!content || !request || decisions.taken.has(id)) return;
   const { path } = content.review;
-  const next = open.queue.following(id);
   const sent = decisions.send(id, request);
+  // Whoever came by a link and was quick: without the list nobody knows what is next.
+  if (!open.queue.reviews) await open.queue.load();
+  const next = open.queue.following(id);
   go(next ? links.review(next.id, filter) : links.reviews(filter));
   const answer = await sent;
   if (!answer.ok) {
