@@ -250,3 +250,21 @@ fn pages_and_metrics_answer_without_a_token() {
     );
     assert!(wrong.header("allow").is_some());
 }
+
+/// A scanner for leaked secrets must not take a page for one.
+#[test]
+fn every_page_has_a_nonce_of_its_own_that_is_no_token() {
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    let nobody = Client::new(running.address, "");
+    let nonce = || {
+        let page = nobody.send("GET", b"/", &[("Accept", "text/html")], b"");
+        let policy = page.header("content-security-policy").unwrap();
+        let nonce = policy.split("'nonce-").nth(1).unwrap();
+        let nonce = nonce.split('\'').next().unwrap().to_owned();
+        assert!(page.text().contains(&format!("nonce=\"{nonce}\"")));
+        assert!(nonce.len() == 64 && nonce.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        nonce
+    };
+    assert_ne!(nonce(), nonce());
+}
