@@ -1,0 +1,61 @@
+//! The link of a project to a repository: what is remembered about it.
+//!
+//! What happens over a link is the room `link`'s. This is below merges, because a merge of what a
+//! repository brings names the commit that it brings.
+
+use offshoot_core::{Error, ObjectId, ProjectId, Result};
+use offshoot_store::{ReadTx, WorkspaceKey, WriteTx};
+
+use crate::content::rows::open_project;
+use crate::formats::{self, Link};
+use crate::project::Projects;
+
+/// The link of a project; none if it has none.
+pub(crate) fn link_in(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<Option<Link>> {
+    let text = tx.project_settings(project)?.and_then(|row| row.link);
+    text.map(formats::parse_text).transpose()
+}
+
+/// Links a project, or notes what became of its link.
+pub(crate) fn put_link(tx: &mut dyn WriteTx, project: WorkspaceKey, link: &Link) -> Result<()> {
+    let mut row = tx
+        .project_settings(project)?
+        .ok_or_else(|| Error::internal("a project has no settings"))?;
+    row.link = Some(formats::to_text(link)?);
+    tx.put_project(&row)
+}
+
+/// The commit that a snapshot of a workspace is, if the workspace brings commits of the repository
+/// that its project is linked to. A merge of it has that commit as a further parent, and passes
+/// protected paths: only the owner of a project pulls.
+pub(crate) fn pulled_commit(
+    tx: &dyn ReadTx,
+    project: WorkspaceKey,
+    workspace: WorkspaceKey,
+    snapshot: ObjectId,
+) -> Result<Option<ObjectId>> {
+    let pending = link_in(tx, project)?.and_then(|link| link.pending);
+    let brings = pending.filter(|one| one.workspace == workspace.0 && one.tip == snapshot);
+    Ok(brings.map(|one| one.tip))
+}
+
+impl Projects {
+    /// What a project is linked to; none if it is not linked.
+    pub fn link(&self, id: &ProjectId) -> Result<Option<Link>> {
+        self.store()
+            .read(|tx| link_in(tx, open_project(tx, id)?.key))
+    }
+
+    /// All projects that are linked, with what to.
+    pub fn linked_projects(&self) -> Result<Vec<(ProjectId, Link)>> {
+        self.store().read(|tx| {
+            let mut linked = Vec::new();
+            for row in tx.projects(None, 0)? {
+                if let Some(link) = link_in(tx, row.key)? {
+                    linked.push((row.id.as_str().parse()?, link));
+                }
+            }
+            Ok(linked)
+        })
+    }
+}
