@@ -121,6 +121,10 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
         return Ok(Exit::Done);
     };
     let takes_files = args.files || args.ignore_rules;
+    let address = match args.link {
+        Some(_) if clone::is_address(from) => Some(clone::address(from)?),
+        _ => None,
+    };
     let cloned = match clone::is_address(from) {
         true => {
             // A taken name is told before anything is fetched.
@@ -130,7 +134,6 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
         false => None,
     };
     if let Some(mode) = args.link {
-        let address = cloned.as_ref().map(|_| clone::address(from)).transpose()?;
         let here = clone::local_path(from);
         let options = LinkOptions {
             place: cloned.as_ref().map_or(here, Cloned::path),
