@@ -84,7 +84,7 @@ impl Engine {
         let merges = Arc::new(Merges::new(&forks));
         let links = Arc::new(Links::new(&merges));
         let upkeep = Arc::new(Upkeep::new(&workspaces));
-        let access = Arc::new(AccessControl::new(&merges));
+        let access = Arc::new(AccessControl::new(&links));
         Engine {
             _last: Arc::new(LastHandle(Arc::clone(&context.jobs))),
             context,

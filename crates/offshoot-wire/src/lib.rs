@@ -36,7 +36,7 @@ pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undo
 pub use overview::{ForkOverview, ForkOverviews, Overview, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
     CompleteRequest, Encoding, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest,
-    SyncRequest, UpdateRequest,
+    PullRequest, PushRequest, SyncRequest, UpdateRequest,
 };
 pub use projects::{
     DeletedProject, Fork, ForkOrForks, Forks, ImportedProject, NewlyMade, Project, ProjectEntries,

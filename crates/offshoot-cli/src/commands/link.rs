@@ -68,7 +68,10 @@ pub(super) fn pull(cx: &mut Context<'_>, args: &Pull) -> CommandResult {
     let id = cx.project(args.project.as_deref())?;
     let policy = args.policy.as_deref().map(str::parse).transpose()?;
     let pulled = pull_now(cx, &id, args.dry_run, policy)?;
-    let waits = !pulled.conflicts.is_empty();
+    let waits = match &pulled.merge {
+        Some(merge) => merges::waiting(cx, merge)?,
+        None => !pulled.conflicts.is_empty(),
+    };
     if cx.output.json() {
         cx.output
             .document(&wire::Pulled::new(&pulled, args.dry_run))?;

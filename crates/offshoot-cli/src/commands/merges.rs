@@ -112,7 +112,7 @@ pub(super) fn complete(cx: &mut Context<'_>, args: &CompleteArgs) -> CommandResu
 
 /// Whether a conflict of a merge still waits. The receipt of an old merge lists those that were
 /// decided since, too.
-fn waiting(cx: &Context<'_>, completed: &Completed) -> offshoot_core::Result<bool> {
+pub(super) fn waiting(cx: &Context<'_>, completed: &Completed) -> offshoot_core::Result<bool> {
     for conflict in &completed.conflicts {
         match &conflict.review_id {
             None => return Ok(true),

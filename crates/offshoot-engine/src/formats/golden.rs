@@ -356,7 +356,7 @@ fn ids_are_replaced_as_values() {
 #[test]
 fn link() {
     let link = Link {
-        repository: "/home/ada/src/app".to_owned(),
+        repository: "/src/app".to_owned(),
         branch: "main".to_owned(),
         auto: true,
         taken: id('a'),

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use offshoot_core::{Error, ProjectId, Result};
+use offshoot_core::{Error, ErrorCode, ProjectId, Result};
 use offshoot_fs::WorkspaceLock;
 use offshoot_git::GitRepository;
 use offshoot_store::{Store, WorkspaceKey};
@@ -97,6 +97,13 @@ impl Links {
     /// The repository of a link, or the one that stands for it.
     fn open_repository(&self, link: &Link, fetched: Option<&PathBuf>) -> Result<GitRepository> {
         let place = fetched.map_or_else(|| PathBuf::from(&link.repository), Clone::clone);
+        if !place.is_absolute() {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                "the repository of the project is on another machine",
+            )
+            .with_hint("use the command line here: it lets git fetch and push"));
+        }
         GitRepository::open(&place).map_err(|cause| {
             Error::new(
                 cause.code(),

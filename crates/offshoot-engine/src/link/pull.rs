@@ -32,7 +32,7 @@ use crate::merge::three_way::{ThreeStates, merge_into_project};
 use crate::project::advance::{CommitChain, Incoming};
 use crate::project::head::is_unmoved;
 use crate::project::import::ImportProgress;
-use crate::project::link::{link_in, put_link};
+use crate::project::link::{change_link, link_in, put_link};
 use crate::project::policy::Policy;
 
 /// How often commits are compared again because the project moved meanwhile.
@@ -155,9 +155,7 @@ impl Links {
         if !options.dry_run {
             let at = self.context.now();
             self.store().write(Durability::Relaxed, |tx| {
-                let link = link_in(tx, key)?.unwrap_or_else(|| pull.link.clone());
-                let pulled_at = Some(at.0);
-                put_link(tx, key, &Link { pulled_at, ..link })
+                change_link(tx, key, |link| link.pulled_at = Some(at.0))
             })?;
         }
         Ok(pulled)
@@ -464,22 +462,16 @@ fn settle(tx: &dyn ReadTx, link: &Link) -> Result<Option<Link>> {
 }
 
 fn take(tx: &mut dyn WriteTx, pull: &Pull<'_>) -> Result<()> {
-    let link = Link {
-        taken: pull.tip,
-        ..pull.link.clone()
-    };
-    put_link(tx, pull.key, &link)
+    change_link(tx, pull.key, |link| link.taken = pull.tip)
 }
 
 fn set_pending(tx: &mut dyn WriteTx, pull: &Pull<'_>, workspace: WorkspaceKey) -> Result<()> {
-    let link = Link {
-        pending: Some(PendingPull {
+    change_link(tx, pull.key, |link| {
+        link.pending = Some(PendingPull {
             workspace: workspace.0,
             tip: pull.tip,
-        }),
-        ..pull.link.clone()
-    };
-    put_link(tx, pull.key, &link)
+        });
+    })
 }
 
 fn newest_number(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<i64> {

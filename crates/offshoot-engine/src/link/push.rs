@@ -14,7 +14,7 @@ use crate::content::rows::open_project;
 use crate::formats::{Link, PushedBranch};
 use crate::link::Links;
 use crate::link::incoming::BothObjects;
-use crate::project::link::{link_in, put_link};
+use crate::project::link::change_link;
 
 /// The branch that is pushed to if none is named: one of our own.
 pub(crate) const OWN_BRANCH: &str = "offshoot/main";
@@ -103,19 +103,17 @@ impl Links {
     fn note_pushed_in(&self, key: WorkspaceKey, pushed: &Pushed) -> Result<()> {
         let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
-            let Some(mut link) = link_in(tx, key)? else {
-                return Ok(());
-            };
-            // The followed branch has what the project has, so there is nothing to take from it.
-            if pushed.branch == link.branch {
-                link.taken = pushed.commit;
-            }
-            link.pushed = Some(PushedBranch {
-                branch: pushed.branch.clone(),
-                commit: pushed.commit,
-                at: at.0,
-            });
-            put_link(tx, key, &link)
+            change_link(tx, key, |link| {
+                // The followed branch has what the project has: there is nothing to take from it.
+                if pushed.branch == link.branch {
+                    link.taken = pushed.commit;
+                }
+                link.pushed = Some(PushedBranch {
+                    branch: pushed.branch.clone(),
+                    commit: pushed.commit,
+                    at: at.0,
+                });
+            })
         })
     }
 

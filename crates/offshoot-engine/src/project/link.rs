@@ -25,6 +25,21 @@ pub(crate) fn put_link(tx: &mut dyn WriteTx, project: WorkspaceKey, link: &Link)
     tx.put_project(&row)
 }
 
+/// Changes what is remembered of a link, if the project is still linked.
+pub(crate) fn change_link(
+    tx: &mut dyn WriteTx,
+    project: WorkspaceKey,
+    change: impl FnOnce(&mut Link),
+) -> Result<()> {
+    match link_in(tx, project)? {
+        Some(mut link) => {
+            change(&mut link);
+            put_link(tx, project, &link)
+        }
+        None => Ok(()),
+    }
+}
+
 /// The commit that a snapshot of a workspace is, if the workspace brings commits of the repository
 /// that its project is linked to. A merge of it has that commit as a further parent, and passes
 /// protected paths: only the owner of a project pulls.

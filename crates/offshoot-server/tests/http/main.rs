@@ -18,6 +18,7 @@ mod files;
 mod git;
 mod golden;
 mod identity;
+mod links;
 mod listing;
 mod log;
 mod mcp;
