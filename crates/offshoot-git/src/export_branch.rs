@@ -75,6 +75,7 @@ fn missing_objects(
     let plan = graph.plan(&FetchRequest {
         wants: vec![head],
         common,
+        shallow: repository.shallow()?,
         ..FetchRequest::default()
     })?;
     if plan.shallow.is_empty() {

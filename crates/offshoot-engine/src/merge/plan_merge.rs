@@ -28,7 +28,7 @@ use crate::merge::review_row::{ChangedPaths, ConflictContext, KnownReviews, Land
 use crate::merge::three_way::{ThreeStates, ThreeWay, merge_into_project, state_edits};
 use crate::project::head::{ChangeRecord, HeadChange, Proposal, land_draft};
 use crate::project::link::pulled_commit;
-use crate::project::policy::{MergeSettings, Policy};
+use crate::project::policy::{MergeSettings, Policy, settings_row};
 use crate::project::protection::Protection;
 use crate::sync::ignored::IgnoredFiles;
 
@@ -87,7 +87,8 @@ impl Merges {
         request: &MergeRequest<'_>,
     ) -> Result<MergePlan> {
         let project = open_project_of(tx, request.fork)?;
-        let settings = MergeSettings::read(tx, project.key)?;
+        let settings_row = settings_row(tx, project.key)?;
+        let settings = MergeSettings::of_row(&settings_row)?;
         let known = KnownReviews::read(tx, request.row.key)?;
         let since = merged_from_here(tx, request.row)?;
         let mut bench = PendingObjects::new(objects);
@@ -104,7 +105,7 @@ impl Merges {
         let mut merge = merge_into_project(self.store(), objects, states, &options)?;
         let protection = Protection::new(&settings.protect);
         let pulled = match request.snapshot {
-            Some(theirs) => pulled_commit(tx, project.key, request.row.key, theirs)?,
+            Some(theirs) => pulled_commit(&settings_row, request.row.key, theirs)?,
             None => None,
         };
         let held = match pulled {

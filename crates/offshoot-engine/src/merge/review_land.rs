@@ -31,7 +31,7 @@ use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved,
 use crate::merge::three_way::{ThreeStates, merge_into_project, state_edits};
 use crate::project::head::{ChangeRecord, ProjectDraft, Proposal};
 use crate::project::link::pulled_commit;
-use crate::project::policy::MergeSettings;
+use crate::project::policy::{MergeSettings, settings_row};
 use crate::project::protection::Protection;
 use crate::workspace::snapshot::Snapshot;
 
@@ -351,7 +351,10 @@ fn decided_by_policy(
 /// The commit of the linked repository that a merge brings.
 fn pulled_by(tx: &dyn ReadTx, merge: Option<&MergeRow>) -> Result<Option<ObjectId>> {
     match merge {
-        Some(merge) => pulled_commit(tx, merge.project, merge.workspace, merge.theirs),
+        Some(merge) => {
+            let project = settings_row(tx, merge.project)?;
+            pulled_commit(&project, merge.workspace, merge.theirs)
+        }
         None => Ok(None),
     }
 }

@@ -3,24 +3,26 @@
 //! What happens over a link is the room `link`'s. This is below merges, because a merge of what a
 //! repository brings names the commit that it brings.
 
-use offshoot_core::{Error, ObjectId, ProjectId, Result};
-use offshoot_store::{ReadTx, WorkspaceKey, WriteTx};
+use offshoot_core::{ObjectId, ProjectId, Result};
+use offshoot_store::{ProjectRow, ReadTx, WorkspaceKey, WriteTx};
 
 use crate::content::rows::open_project;
 use crate::formats::{self, Link};
 use crate::project::Projects;
+use crate::project::policy::settings_row;
 
 /// The link of a project; none if it has none.
 pub(crate) fn link_in(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<Option<Link>> {
-    let text = tx.project_settings(project)?.and_then(|row| row.link);
-    text.map(formats::parse_text).transpose()
+    link_of(&settings_row(tx, project)?)
+}
+
+fn link_of(project: &ProjectRow) -> Result<Option<Link>> {
+    project.link.as_ref().map(formats::parse_text).transpose()
 }
 
 /// Links a project, or notes what became of its link.
 pub(crate) fn put_link(tx: &mut dyn WriteTx, project: WorkspaceKey, link: &Link) -> Result<()> {
-    let mut row = tx
-        .project_settings(project)?
-        .ok_or_else(|| Error::internal("a project has no settings"))?;
+    let mut row = settings_row(tx, project)?;
     row.link = Some(formats::to_text(link)?);
     tx.put_project(&row)
 }
@@ -44,12 +46,11 @@ pub(crate) fn change_link(
 /// that its project is linked to. A merge of it has that commit as a further parent, and passes
 /// protected paths: only the owner of a project pulls.
 pub(crate) fn pulled_commit(
-    tx: &dyn ReadTx,
-    project: WorkspaceKey,
+    project: &ProjectRow,
     workspace: WorkspaceKey,
     snapshot: ObjectId,
 ) -> Result<Option<ObjectId>> {
-    let pending = link_in(tx, project)?.and_then(|link| link.pending);
+    let pending = link_of(project)?.and_then(|link| link.pending);
     let brings = pending.filter(|one| one.workspace == workspace.0 && one.tip == snapshot);
     Ok(brings.map(|one| one.tip))
 }

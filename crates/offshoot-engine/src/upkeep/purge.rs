@@ -448,7 +448,7 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
         if project.kind != WorkspaceKind::Project {
             continue;
         }
-        if let Some(mut link) = link_in(tx, project.key)? {
+        if let Ok(Some(mut link)) = link_in(tx, project.key) {
             let before = link.clone();
             link.replace_ids(new);
             if link != before {
