@@ -7,6 +7,7 @@
 //! A repository is a directory here. One of another machine is fetched into a directory of ours
 //! first, and pushed from there: by the git that is installed, which the caller runs.
 
+mod auto;
 pub(crate) mod create;
 pub(crate) mod incoming;
 pub(crate) mod pull;
