@@ -21,7 +21,7 @@ struct Soak {
 ///
 /// The tests see `OFFSHOOT_SOAK=1` and print their results as lines that start with `soak: `.
 #[rustfmt::skip]
-const SOAKS: [Soak; 13] = [
+const SOAKS: [Soak; 15] = [
     soak("race", "offshoot-fs", "race_", "no escape while directories turn into symlinks"),
     soak("fault", "offshoot-engine", "fault_", "the n-th call fails, for every n"),
     soak("kill", "offshoot-cli", "kill_", "kill -9 of the real binary under load"),
@@ -33,6 +33,8 @@ const SOAKS: [Soak; 13] = [
     soak("fork-kill", "offshoot-engine", "fork_kill_", "kill -9 while forks and layers are made, moved and removed"),
     soak("merge-kill", "offshoot-engine", "merge_kill_", "kill -9 in the middle of large merges"),
     soak("two-completers", "offshoot-engine", "two_completers_", "two processes merge into one project at once"),
+    soak("link-race", "offshoot-engine", "link_race_", "pulls and pushes beside merges, commits and other pushes"),
+    soak("link-kill", "offshoot-engine", "link_kill_", "kill -9 while a linked project pulls and pushes"),
     soak("histories", "offshoot-merge", "histories_", "random histories through the merge"),
     soak(FUZZ, "fuzz", "", "invented inputs for everything that reads what strangers send"),
 ];

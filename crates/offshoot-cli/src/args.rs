@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::file_args::{Cat, Diff, Edit, Put, Upload};
+use crate::link_args::{Init, Pull, Push};
 use crate::project_args::{ForkArgs, ProjectCommand};
 use crate::server_args::{Mcp, Serve, TokenCommand};
 
@@ -107,11 +108,17 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ProjectCommand,
     },
+    /// Make a project of the git repository here, and link the two
+    Init(Init),
+    /// Bring the new commits of a linked repository into its project
+    Pull(Pull),
+    /// Give what was merged back to a linked repository, as a branch
+    Push(Push),
     /// Give an agent a private copy of a project; prints its path
     Fork(ForkArgs),
     /// Show the forks of a project beside each other: changes, distance, overlap, reviews
     Forks {
-        /// The project [default: all of them]
+        /// The project [default: the one that is linked to the repository here, or all]
         project: Option<String>,
     },
     /// Move a fork onto the newest snapshot of its project

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod config_server;
 mod file_args;
+mod link_args;
 mod log;
 mod output;
 mod progress;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use crate::file_args::DiffForm;
+use crate::link_args::LinkMode;
 
 /// What can be done with projects.
 #[derive(Debug, Subcommand)]
@@ -29,15 +30,15 @@ pub(crate) enum ProjectCommand {
     },
     /// Show one project
     Show {
-        /// The project
+        /// The project [default: the one that is linked to the repository here]
         #[arg(value_name = "NAME")]
-        project: String,
+        project: Option<String>,
     },
     /// List its snapshots, newest first
     Log {
-        /// The project
+        /// The project [default: the one that is linked to the repository here]
         #[arg(value_name = "NAME")]
-        project: String,
+        project: Option<String>,
         /// At most so many; 0 means all
         #[arg(
             short = 'n',
@@ -113,13 +114,13 @@ pub(crate) enum ProjectCommand {
         #[command(flatten)]
         form: DiffForm,
     },
-    /// Bring it to what a directory holds, by one new snapshot
+    /// Bring it to what a directory holds, by one new snapshot; without one, pull
     Sync {
-        /// The project
+        /// The project [default: the one that is linked to the repository here]
         #[arg(value_name = "NAME")]
-        project: String,
-        /// The directory
-        dir: PathBuf,
+        project: Option<String>,
+        /// The directory [default: the linked repository, as `pull` does]
+        dir: Option<PathBuf>,
         /// Leave out what `.gitignore` and `.offshootignore` name
         #[arg(long)]
         ignore_rules: bool,
@@ -134,9 +135,9 @@ pub(crate) enum ProjectCommand {
     },
     /// Write its snapshots into a bare git repository, or into a branch of an existing one
     Export {
-        /// The project
+        /// The project [default: the one that is linked to the repository here]
         #[arg(value_name = "NAME")]
-        project: String,
+        project: Option<String>,
         /// The directory of the repository
         #[arg(long, value_name = "DIR")]
         git: PathBuf,
@@ -161,6 +162,22 @@ pub(crate) struct ProjectCreate {
     /// Begin with this directory, or with the history of this git repository
     #[arg(long, value_name = "DIR|GIT")]
     pub(crate) from: Option<PathBuf>,
+    /// Stay linked to the git repository: `offshoot pull` and `offshoot push` work, with `auto`
+    /// also before each fork and after each merge
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        requires = "from",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "manual",
+        conflicts_with_all = ["files", "ignore_rules", "label"]
+    )]
+    pub(crate) link: Option<LinkMode>,
+    /// The branch to follow [default: the one that is checked out]
+    #[arg(long, value_name = "BRANCH", requires = "link")]
+    pub(crate) branch: Option<String>,
     /// Of a git repository, take the files that are there and not its history
     #[arg(long, requires = "from")]
     pub(crate) files: bool,
@@ -182,9 +199,9 @@ pub(crate) struct ProjectCreate {
 /// `fork`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForkArgs {
-    /// The project
+    /// The project [default: the one that is linked to the repository here]
     #[arg(value_name = "PROJECT")]
-    pub(crate) project: String,
+    pub(crate) project: Option<String>,
     /// The agent that owns it; its name is that of the fork [default: a new name]
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,

@@ -14,6 +14,7 @@ use crate::context::{Context, EngineOptions};
 use crate::directory::Directories;
 use crate::fork::Forks;
 use crate::history::History;
+use crate::link::Links;
 use crate::merge::Merges;
 use crate::project::Projects;
 use crate::sync::Synchronizer;
@@ -44,6 +45,8 @@ pub struct Engine {
     pub forks: Arc<Forks>,
     /// Merges and reviews.
     pub merges: Arc<Merges>,
+    /// Links to repositories.
+    pub links: Arc<Links>,
     /// Check, clean, purge, retention.
     pub upkeep: Arc<Upkeep>,
     /// Tokens, agents, and what each may do.
@@ -79,8 +82,9 @@ impl Engine {
         let projects = Arc::new(Projects::new(&workspaces));
         let forks = Arc::new(Forks::new(&projects));
         let merges = Arc::new(Merges::new(&forks));
+        let links = Arc::new(Links::new(&merges));
         let upkeep = Arc::new(Upkeep::new(&workspaces));
-        let access = Arc::new(AccessControl::new(&merges));
+        let access = Arc::new(AccessControl::new(&links));
         Engine {
             _last: Arc::new(LastHandle(Arc::clone(&context.jobs))),
             context,
@@ -92,6 +96,7 @@ impl Engine {
             projects,
             forks,
             merges,
+            links,
             upkeep,
             access,
         }

@@ -336,8 +336,17 @@ pub(crate) fn write_ref_if(
     sync_dir(dir)
 }
 
+/// The whole name of a branch, if git would take it.
+pub fn full_branch_name(branch: &str) -> Result<String> {
+    let name = match branch.starts_with("refs/heads/") {
+        true => branch.to_owned(),
+        false => format!("refs/heads/{branch}"),
+    };
+    check_ref_name(&name).map(|()| name)
+}
+
 /// git's rules for the names of refs; a name that breaks them could also leave the repository.
-pub(crate) fn check_ref_name(name: &str) -> Result<()> {
+fn check_ref_name(name: &str) -> Result<()> {
     let bad_part = |part: &str| {
         part.is_empty() || part.starts_with('.') || part.ends_with(".lock") || part.ends_with('.')
     };

@@ -8,48 +8,41 @@ use std::path::Path;
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
 use crate::export::{
-    ExportProgress, ExportReport, add_objects, check_ref_name, existing_objects, write_ref_if,
+    ExportProgress, ExportReport, add_objects, existing_objects, full_branch_name, write_ref_if,
 };
-use crate::history::{reachable_objects_shallow, read_commit};
+use crate::fetch::{CommitGraph, FetchRequest};
+use crate::history::reachable_objects_shallow;
 use crate::import::GitRepository;
-use crate::object::ObjectReader;
+use crate::object::{Kind, ObjectReader};
 
 /// Adds everything that `head` reaches to the repository at `target`, and makes or moves a branch.
 ///
 /// The branch moves forward only: if it has a commit that `head` does not reach, if it is checked
 /// out somewhere, or if another program moves it meanwhile, nothing moves and the error says so.
-/// The parents of commits in `shallow` are missing; such commits must be in the repository already.
+/// Objects are complete and durable before the branch moves; neither hooks nor settings of the
+/// repository are used. The cost follows what none of its branches has yet.
+///
+/// `shallow` finds the commits whose parents are missing, which must be in the repository already;
+/// it is asked only if there are any.
 pub fn export_branch(
     target: &Path,
     reader: &dyn ObjectReader,
     branch: &str,
     head: ObjectId,
-    shallow: &HashSet<ObjectId>,
+    shallow: &dyn Fn() -> Result<HashSet<ObjectId>>,
     progress: &mut dyn FnMut(ExportProgress),
 ) -> Result<ExportReport> {
-    let name = match branch.starts_with("refs/heads/") {
-        true => branch.to_owned(),
-        false => format!("refs/heads/{branch}"),
-    };
-    check_ref_name(&name)?;
+    let name = full_branch_name(branch)?;
     let repository = GitRepository::open(target)?;
     let place = repository.common_dir();
     refuse_checked_out(&repository, &name)?;
-    let old = check_fast_forward(&repository, &name, reader, head, shallow)?;
-    let existing = existing_objects(place)?;
-    if !shallow.is_subset(&existing) {
-        return Err(Error::new(
-            ErrorCode::Unsupported,
-            "the history is cut off and the repository does not have its beginning",
-        )
-        .with_hint("export into a new directory, without a branch"));
-    }
-    // Not pruned at existing objects: an unreachable one may lack what it refers to.
-    let mut ids = reachable_objects_shallow(reader, &[head], shallow, &mut HashSet::new())?;
-    ids.retain(|id| !existing.contains(id));
+    let mut graph = CommitGraph::new(reader);
+    let old = check_fast_forward(&repository, &name, &mut graph, head)?;
+    let ids = missing_objects(&repository, reader, &mut graph, head, shallow)?;
     let report = add_objects(place, reader, &ids, progress)?;
     if old != Some(head) {
         write_ref_if(place, &name, &format!("{head}\n"), &|| {
+            refuse_checked_out(&repository, &name)?;
             let now = repository.refs()?.get(&name).copied();
             if now == old {
                 return Ok(());
@@ -62,6 +55,44 @@ pub fn export_branch(
         })?;
     }
     Ok(report)
+}
+
+/// What `head` reaches and the repository does not have.
+fn missing_objects(
+    repository: &GitRepository,
+    reader: &dyn ObjectReader,
+    graph: &mut CommitGraph<'_>,
+    head: ObjectId,
+    shallow: &dyn Fn() -> Result<HashSet<ObjectId>>,
+) -> Result<Vec<ObjectId>> {
+    // A ref stands for all that it reaches; an object that no ref reaches may lack what it names.
+    let mut common: Vec<ObjectId> = Vec::new();
+    for id in repository.refs()?.into_values() {
+        if matches!(reader.read(&id)?, Some((Kind::Commit, _))) {
+            common.push(id);
+        }
+    }
+    let plan = graph.plan(&FetchRequest {
+        wants: vec![head],
+        common,
+        shallow: repository.shallow()?,
+        ..FetchRequest::default()
+    })?;
+    if plan.shallow.is_empty() {
+        return Ok(plan.objects);
+    }
+    let shallow = shallow()?;
+    let existing = existing_objects(repository.common_dir())?;
+    if !shallow.is_subset(&existing) {
+        return Err(Error::new(
+            ErrorCode::Unsupported,
+            "the history is cut off and the repository does not have its beginning",
+        )
+        .with_hint("export into a new directory, without a branch"));
+    }
+    let mut ids = reachable_objects_shallow(reader, &[head], &shallow, &mut HashSet::new())?;
+    ids.retain(|id| !existing.contains(id));
+    Ok(ids)
 }
 
 /// Refuses a branch that is checked out: its work tree would seem to undo the new commits.
@@ -81,9 +112,8 @@ fn refuse_checked_out(repository: &GitRepository, name: &str) -> Result<()> {
 fn check_fast_forward(
     repository: &GitRepository,
     name: &str,
-    reader: &dyn ObjectReader,
+    graph: &mut CommitGraph<'_>,
     head: ObjectId,
-    shallow: &HashSet<ObjectId>,
 ) -> Result<Option<ObjectId>> {
     let refs = repository.refs()?;
     let in_the_way = |other: &&String| {
@@ -100,15 +130,8 @@ fn check_fast_forward(
     let Some(old) = refs.get(name).copied() else {
         return Ok(None);
     };
-    let mut next = vec![head];
-    let mut seen = HashSet::new();
-    while let Some(id) = next.pop() {
-        if id == old {
-            return Ok(Some(old));
-        }
-        if seen.insert(id) && !shallow.contains(&id) {
-            next.extend(read_commit(reader, &id)?.parents);
-        }
+    if graph.is_ancestor(old, head)? {
+        return Ok(Some(old));
     }
     let branch = name.trim_start_matches("refs/heads/");
     Err(Error::new(

@@ -287,13 +287,13 @@ impl<'a> CommitGraph<'a> {
     }
 
     /// When a commit was made; none if there is no such commit.
-    fn time(&mut self, id: &ObjectId) -> Result<Option<i64>> {
+    pub(crate) fn time(&mut self, id: &ObjectId) -> Result<Option<i64>> {
         self.load(id)?;
         Ok(self.get(id).map(|known| known.time))
     }
 
     /// The parents that are there.
-    fn parents(&mut self, id: &ObjectId) -> Result<Vec<ObjectId>> {
+    pub(crate) fn parents(&mut self, id: &ObjectId) -> Result<Vec<ObjectId>> {
         self.load(id)?;
         let named = self
             .get(id)

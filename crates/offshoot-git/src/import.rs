@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
+use crate::export::full_branch_name;
+use crate::history::peel_to_commit;
 use crate::object::{Kind, ObjectReader, hash};
 use crate::pack_read::{Pack, damaged, read_failed, read_loose};
 
@@ -119,24 +121,38 @@ impl GitRepository {
         &self.common_dir
     }
 
-    /// The branches that are checked out in a work tree, by their full names.
-    pub(crate) fn checked_out(&self) -> Result<HashSet<String>> {
-        let mut heads = Vec::new();
+    /// The commit that a branch points at; none if there is no such branch.
+    pub fn branch(&self, name: &str) -> Result<Option<ObjectId>> {
+        let name = full_branch_name(name)?;
+        match self.refs()?.get(&name) {
+            Some(id) => peel_to_commit(self, *id),
+            None => Ok(None),
+        }
+    }
+
+    /// The branches that are checked out in a work tree, or that a rebase there will move, by
+    /// their full names.
+    pub fn checked_out(&self) -> Result<HashSet<String>> {
+        let mut work_trees = Vec::new();
         let config = read_text(&self.common_dir.join("config"))?.unwrap_or_default();
         let is_bare = |line: &str| line.replace(' ', "").trim() == "bare=true";
         if !config.lines().any(is_bare) {
-            heads.push(self.common_dir.join("HEAD"));
+            work_trees.push(self.common_dir.clone());
         }
         match fs::read_dir(self.common_dir.join("worktrees")) {
-            Ok(entries) => heads.extend(entries.flatten().map(|entry| entry.path().join("HEAD"))),
+            Ok(entries) => work_trees.extend(entries.flatten().map(|entry| entry.path())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(read_failed(error)),
         }
         let mut branches = HashSet::new();
-        for head in heads {
-            let text = read_text(&head)?.unwrap_or_default();
+        for dir in work_trees {
+            let text = read_text(&dir.join("HEAD"))?.unwrap_or_default();
             let name = text.strip_prefix("ref:").map(|name| name.trim().to_owned());
             branches.extend(name);
+            for rebase in ["rebase-merge/head-name", "rebase-apply/head-name"] {
+                let name = read_text(&dir.join(rebase))?;
+                branches.extend(name.map(|name| name.trim().to_owned()));
+            }
         }
         Ok(branches)
     }

@@ -6,6 +6,7 @@
 
 mod commit;
 mod disk_names;
+mod divergence;
 mod dotgit;
 mod export;
 mod export_branch;
@@ -29,8 +30,9 @@ mod upload_pack;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
 pub use disk_names::{folded, may_be_short_name};
+pub use divergence::Divergence;
 pub use dotgit::{has_rules_for_content, is_dot_git, refuses_content, refuses_name, refuses_path};
-pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
+pub use export::{ExportProgress, ExportReport, export_bare, export_shallow, full_branch_name};
 pub use export_branch::export_branch;
 pub use fetch::{CommitGraph, FetchPlan, FetchRequest, Filter, HistoryLimit};
 pub use fork_git::{BASE_BRANCH, fork_config, write_fork_git};

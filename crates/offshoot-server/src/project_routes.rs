@@ -1,6 +1,6 @@
 //! The routes of projects, forks, merges, reviews and agents.
 
-use crate::handlers::{agents, forks, merges, project_files, projects, reviews};
+use crate::handlers::{agents, forks, links, merges, project_files, projects, reviews};
 use crate::route::{BYTES, Kind, Route, delete, get, post, put};
 use offshoot_wire as wire;
 
@@ -63,6 +63,26 @@ fn project_routes() -> Vec<Route> {
         )
         .takes::<wire::SyncRequest>()
         .gives::<wire::ProjectSynced>(),
+        get(
+            &of("/link"),
+            "The repository that a project is linked to, and how far the two are apart",
+            links::show,
+        )
+        .gives::<wire::Link>(),
+        post(
+            &of("/pull"),
+            "Bring the new commits of the linked repository into a project",
+            links::pull,
+        )
+        .takes::<wire::PullRequest>()
+        .gives::<wire::Pulled>(),
+        post(
+            &of("/push"),
+            "Give what was merged back to the linked repository, as a branch",
+            links::push,
+        )
+        .takes::<wire::PushRequest>()
+        .gives::<wire::Pushed>(),
         post(
             &of("/import"),
             "Unpack an archive (zip, tar or tar.gz) into a project, as one snapshot",

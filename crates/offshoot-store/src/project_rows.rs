@@ -27,6 +27,8 @@ pub struct ProjectRow {
     pub policy: String,
     /// The patterns of its protected paths as JSON.
     pub protect: String,
+    /// The repository that it is linked to as JSON; none if it is not.
+    pub link: Option<String>,
 }
 
 /// One layer: a frozen directory that holds a state, or what differs from the layer below it.

@@ -7,6 +7,7 @@
 mod agents;
 pub mod diff;
 mod files;
+mod links;
 mod machine;
 mod merges;
 mod overview;
@@ -27,6 +28,7 @@ pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, SpawnedAgent};
 pub use files::{
     Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };
+pub use links::{Link, LinkedProject, Pulled, Pushed};
 pub use machine::{
     Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, RemovedData, Setting, Settings,
 };
@@ -34,7 +36,7 @@ pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undo
 pub use overview::{ForkOverview, ForkOverviews, Overview, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
     CompleteRequest, Encoding, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest,
-    SyncRequest, UpdateRequest,
+    PullRequest, PushRequest, SyncRequest, UpdateRequest,
 };
 pub use projects::{
     DeletedProject, Fork, ForkOrForks, Forks, ImportedProject, NewlyMade, Project, ProjectEntries,

@@ -46,6 +46,48 @@ pub struct SyncRequest {
     pub label: Option<String>,
 }
 
+/// How commits of a linked repository come in.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PullRequest {
+    /// Say what would happen, and change nothing.
+    pub dry_run: bool,
+    /// Decides every conflict, instead of the project's policies.
+    pub policy: Option<PolicyWord>,
+}
+
+impl PullRequest {
+    /// What it means.
+    pub fn options(&self) -> engine::PullOptions {
+        engine::PullOptions {
+            dry_run: self.dry_run,
+            policy: self.policy.map(PolicyWord::policy),
+            fetched: None,
+        }
+    }
+}
+
+/// How what was merged goes to a linked repository.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PushRequest {
+    /// The branch; `offshoot/main` if none is named.
+    pub to: Option<String>,
+    /// Say what would happen, and change nothing.
+    pub dry_run: bool,
+}
+
+impl PushRequest {
+    /// What it means.
+    pub fn options(&self) -> engine::PushOptions {
+        engine::PushOptions {
+            to: self.to.clone(),
+            dry_run: self.dry_run,
+            fetched: None,
+        }
+    }
+}
+
 /// A fork to make.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

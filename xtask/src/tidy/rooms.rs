@@ -8,7 +8,7 @@ use super::rust_code::without_text;
 const ENGINE: &str = "crates/offshoot-engine/src/";
 
 /// The rooms from the bottom up. A room uses itself and the rooms before it.
-const ROOMS: [&str; 11] = [
+const ROOMS: [&str; 12] = [
     "context",
     "content",
     "directory",
@@ -18,6 +18,7 @@ const ROOMS: [&str; 11] = [
     "project",
     "fork",
     "merge",
+    "link",
     "upkeep",
     "access",
 ];

@@ -5,14 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use offshoot_core::WorkspaceId;
 use offshoot_engine::ForkOptions;
 
-use super::{Context, merges, snapshots};
+use super::{Context, link, merges, snapshots};
 use crate::output::{CommandResult, Exit, count, short, shown};
 use crate::project_args::ForkArgs;
 use offshoot_wire as wire;
 
 /// Makes forks and prints their paths.
 pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
-    let project = args.project.parse()?;
+    let project = cx.project(args.project.as_deref())?;
     let options = ForkOptions {
         agent: args.agent.as_deref().map(str::parse).transpose()?,
         at: args.at.clone(),
@@ -21,6 +21,9 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
         git: args.git,
         ..ForkOptions::default()
     };
+    if args.at.is_none() {
+        link::pull_before_fork(cx, &project);
+    }
     let mut forks = Vec::new();
     for _ in 0..args.count.unwrap_or(1) {
         let (fork, path) = cx.engine.forks.fork_out(&project, &options, &cx.cause)?;

@@ -9,7 +9,10 @@ use offshoot_wire as wire;
 
 /// Shows the forks.
 pub(super) fn run(cx: &mut Context<'_>, project: Option<&str>) -> CommandResult {
-    let project: Option<ProjectId> = project.map(str::parse).transpose()?;
+    let project: Option<ProjectId> = match project {
+        Some(typed) => Some(typed.parse()?),
+        None => cx.project_here(),
+    };
     let forks = cx.engine.merges.overview(project.as_ref(), true)?;
     if cx.output.json() {
         cx.output

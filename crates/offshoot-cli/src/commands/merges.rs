@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use offshoot_core::RelPath;
+use offshoot_core::{ProjectId, RelPath};
 use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt, PendingConflict, Policy};
 
-use super::Context;
+use super::{Context, link};
 use crate::bytes;
 use crate::output::{
     Align, Color, CommandResult, Exit, Failure, count, printable, short, shown, when,
@@ -53,8 +53,8 @@ pub(crate) struct CompleteArgs {
 pub(crate) enum MergeCommand {
     /// List the merges into a project, newest first
     Log {
-        /// The project
-        project: String,
+        /// The project [default: the one that is linked to the repository here]
+        project: Option<String>,
         /// At most so many; 0 means all
         #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
         limit: usize,
@@ -94,6 +94,9 @@ pub(super) fn complete(cx: &mut Context<'_>, args: &CompleteArgs) -> CommandResu
         false => cx.engine.merges.complete(&id, &options, &cx.cause)?,
     };
     let waiting = waiting(cx, &completed)?;
+    if completed.snapshot.is_some() && !args.dry_run {
+        link::push_after_merge(cx, &completed.project.parse()?);
+    }
     if cx.output.json() {
         cx.output.document(&wire::Completed::from(&completed))?;
     } else {
@@ -109,7 +112,7 @@ pub(super) fn complete(cx: &mut Context<'_>, args: &CompleteArgs) -> CommandResu
 
 /// Whether a conflict of a merge still waits. The receipt of an old merge lists those that were
 /// decided since, too.
-fn waiting(cx: &Context<'_>, completed: &Completed) -> offshoot_core::Result<bool> {
+pub(super) fn waiting(cx: &Context<'_>, completed: &Completed) -> offshoot_core::Result<bool> {
     for conflict in &completed.conflicts {
         match &conflict.review_id {
             None => return Ok(true),
@@ -123,18 +126,18 @@ fn waiting(cx: &Context<'_>, completed: &Completed) -> offshoot_core::Result<boo
 /// Runs `merge …`.
 pub(super) fn run(cx: &mut Context<'_>, command: &MergeCommand) -> CommandResult {
     match command {
-        MergeCommand::Log { project, limit } => log(cx, project, *limit),
+        MergeCommand::Log { project, limit } => {
+            let project = cx.project(project.as_deref())?;
+            log(cx, &project, *limit)
+        }
         MergeCommand::Show { id } => show(cx, id),
         MergeCommand::Undo { id } => undo(cx, id),
         MergeCommand::Take { id, path } => take(cx, id, &bytes::path(path)?),
     }
 }
 
-fn log(cx: &mut Context<'_>, project: &str, limit: usize) -> CommandResult {
-    let merges = cx
-        .engine
-        .merges
-        .list_merges(&project.parse()?, None, limit)?;
+fn log(cx: &mut Context<'_>, project: &ProjectId, limit: usize) -> CommandResult {
+    let merges = cx.engine.merges.list_merges(project, None, limit)?;
     if cx.output.json() {
         cx.output.document(&wire::Merges::from(merges.as_slice()))?;
         return Ok(Exit::Done);
@@ -229,6 +232,14 @@ fn landing(completed: &Completed) -> &'static str {
     } else {
         "partial"
     }
+}
+
+/// What a merge did, and what to do next.
+pub(super) fn show_merge(cx: &mut Context<'_>, completed: &Completed) -> Result<(), Failure> {
+    let waiting = waiting(cx, completed)?;
+    show_outcome(cx, completed)?;
+    next_steps(cx, completed, waiting);
+    Ok(())
 }
 
 /// What a merge did, or would do, path by path.

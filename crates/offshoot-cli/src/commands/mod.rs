@@ -8,6 +8,7 @@ mod demo;
 mod files;
 mod fork;
 mod forks;
+mod link;
 mod machine;
 mod maintenance;
 mod mcp;
@@ -170,6 +171,9 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         Command::Token { command } => token::run(cx, &command),
         Command::Workspace { command } => workspace::run(cx, command),
         Command::Project { command } => project::run(cx, command),
+        Command::Init(args) => link::init(cx, &args),
+        Command::Pull(args) => link::pull(cx, &args),
+        Command::Push(args) => link::push(cx, &args),
         Command::Fork(args) => fork::fork(cx, &args),
         Command::Forks { project } => forks::run(cx, project.as_deref()),
         Command::Update { workspace, dry_run } => fork::update(cx, &id(&workspace)?, dry_run),

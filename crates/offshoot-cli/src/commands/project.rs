@@ -6,14 +6,16 @@ use std::path::Path;
 
 use offshoot_core::{EntryKind, Error, ErrorCode, ProjectId, RelPath};
 use offshoot_engine::{
-    Content, Expect, ImportOptions, ImportProgress, ImportStage, Imported, MAX_WINDOW, WriteOptions,
+    Content, Expect, ImportOptions, ImportProgress, ImportStage, Imported, LinkOptions, MAX_WINDOW,
+    WriteOptions,
 };
 
 use super::clone::Cloned;
 use super::workspace::fields;
-use super::{Context, clone, files, snapshots};
+use super::{Context, clone, files, link, snapshots};
 use crate::bytes;
 use crate::file_args::DiffForm;
+use crate::link_args::{LinkMode, Pull};
 use crate::output::{
     Align, CommandResult, Exit, Failure, count, local, printable, short, shown, size, when,
 };
@@ -29,8 +31,14 @@ pub(super) fn run(cx: &mut Context<'_>, command: ProjectCommand) -> CommandResul
     match command {
         ProjectCommand::Create(args) => create(cx, &args),
         ProjectCommand::List { after, limit } => list(cx, after.as_deref(), limit),
-        ProjectCommand::Show { project } => show(cx, &project.parse()?),
-        ProjectCommand::Log { project, limit } => log(cx, &project.parse()?, limit),
+        ProjectCommand::Show { project } => {
+            let project = cx.project(project.as_deref())?;
+            show(cx, &project)
+        }
+        ProjectCommand::Log { project, limit } => {
+            let project = cx.project(project.as_deref())?;
+            log(cx, &project, limit)
+        }
         ProjectCommand::Files {
             project,
             path,
@@ -79,17 +87,24 @@ pub(super) fn run(cx: &mut Context<'_>, command: ProjectCommand) -> CommandResul
             ignore_rules,
             label,
         } => {
+            let Some(dir) = dir else {
+                return link::pull(cx, &Pull::of(project));
+            };
             let options = ImportOptions {
                 ignore_rules,
                 label,
             };
-            sync(cx, &project.parse()?, &dir, &options)
+            let project = cx.project(project.as_deref())?;
+            sync(cx, &project, &dir, &options)
         }
         ProjectCommand::Export {
             project,
             git,
             branch,
-        } => export(cx, &project.parse()?, &git, branch.as_deref()),
+        } => {
+            let project = cx.project(project.as_deref())?;
+            export(cx, &project, &git, branch.as_deref())
+        }
         ProjectCommand::Delete { project } => delete(cx, &project.parse()?),
     }
 }
@@ -106,6 +121,10 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
         return Ok(Exit::Done);
     };
     let takes_files = args.files || args.ignore_rules;
+    let address = match args.link {
+        Some(_) if clone::is_address(from) => Some(clone::address(from)?),
+        _ => None,
+    };
     let cloned = match clone::is_address(from) {
         true => {
             // A taken name is told before anything is fetched.
@@ -114,6 +133,16 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
         }
         false => None,
     };
+    if let Some(mode) = args.link {
+        let here = clone::local_path(from);
+        let options = LinkOptions {
+            place: cloned.as_ref().map_or(here, Cloned::path),
+            address,
+            branch: args.branch.clone(),
+            auto: mode == LinkMode::Auto,
+        };
+        return link::create(cx, &id, &options);
+    }
     let from = &cloned.as_ref().map_or_else(|| from.clone(), Cloned::path);
     let has_work_tree = from.join(".git").exists();
     let is_bare = from.join("HEAD").is_file() && from.join("objects").is_dir();
@@ -151,7 +180,7 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
     Ok(Exit::Done)
 }
 
-fn show_progress(steps: &mut Steps, told: ImportProgress, from_git: bool) {
+pub(super) fn show_progress(steps: &mut Steps, told: ImportProgress, from_git: bool) {
     let what = match told.stage {
         ImportStage::Reading if from_git => "reading objects: ",
         ImportStage::Reading => "reading files: ",
@@ -160,7 +189,7 @@ fn show_progress(steps: &mut Steps, told: ImportProgress, from_git: bool) {
     steps.show_named(what, told.done, told.total);
 }
 
-fn note_import(cx: &mut Context<'_>, imported: &Imported, only_committed: bool) {
+pub(super) fn note_import(cx: &mut Context<'_>, imported: &Imported, only_committed: bool) {
     let project = &imported.project;
     let files = count(project.files, "file", "files");
     let snapshots = count(imported.snapshots as i64, "snapshot", "snapshots");
@@ -242,12 +271,14 @@ fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResul
 
 fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
     let project = cx.engine.projects.project(id)?;
+    let status = link::status(cx, id)?;
     if cx.output.json() {
-        cx.output.document(&wire::Project::from(&project))?;
+        let document = wire::LinkedProject::new(&project, status.as_ref());
+        cx.output.document(&document)?;
         return Ok(Exit::Done);
     }
     let forks = cx.engine.forks.list_forks(id)?;
-    let rows = [
+    let mut rows = vec![
         ("project", project.id.to_string()),
         ("files", project.files.to_string()),
         ("directories", project.dirs.to_string()),
@@ -263,6 +294,7 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
         ("created", local(project.created_at)),
         ("changed", local(project.changed_at)),
     ];
+    rows.extend(status.iter().flat_map(link::rows));
     fields(cx, &rows)
 }
 

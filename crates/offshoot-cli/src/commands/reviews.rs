@@ -324,6 +324,9 @@ fn resolve(
     };
     let resolved = cx.engine.merges.resolve(&id, how, &cx.cause)?;
     drop(content);
+    if resolved.snapshot.is_some() {
+        super::link::push_after_merge(cx, &resolved.review.project.parse()?);
+    }
     if cx.output.json() {
         cx.output.document(&wire::Resolved::from(&resolved))?;
         return Ok(Exit::Done);

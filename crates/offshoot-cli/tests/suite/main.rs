@@ -12,6 +12,7 @@ mod forks;
 mod from_elsewhere;
 mod full_disk;
 mod kill;
+mod links;
 mod merge_file;
 mod merges;
 mod power_cut;

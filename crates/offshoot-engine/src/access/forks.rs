@@ -53,6 +53,9 @@ impl Access {
             priority: options.priority.or(is_of_others.then_some(0)),
             ..options.clone()
         };
+        if options.at.is_none() {
+            self.rooms.links.pull_if_auto(project);
+        }
         if self.sees_host_paths() {
             let (fork, path) = self.recording_key(|also| {
                 self.rooms

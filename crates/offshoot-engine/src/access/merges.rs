@@ -38,6 +38,9 @@ impl Access {
                 .plan_completion(id, options, &self.cause)?,
             false => self.rooms.merges.complete(id, options, &self.cause)?,
         };
+        if !dry_run && completed.snapshot.is_some() {
+            self.rooms.links.push_if_auto(&completed.project.parse()?);
+        }
         if self.sees_one_workspace() {
             for decided in &mut completed.decided {
                 decided.lost_by = None;
@@ -206,6 +209,10 @@ impl Access {
             .merges
             .resolve_as(id, how, over_protected, &self.cause)?;
         resolved.review = self.review(id)?;
+        if resolved.snapshot.is_some() {
+            let project = resolved.review.project.parse()?;
+            self.rooms.links.push_if_auto(&project);
+        }
         Ok(resolved)
     }
 

@@ -28,6 +28,7 @@ use crate::content::Contents;
 use crate::context::Context;
 use crate::fork::Forks;
 use crate::history::History;
+use crate::link::Links;
 use crate::merge::Merges;
 use crate::project::Projects;
 use crate::sync::Synchronizer;
@@ -55,10 +56,12 @@ pub struct AccessControl {
     pub(crate) projects: Arc<Projects>,
     pub(crate) forks: Arc<Forks>,
     pub(crate) merges: Arc<Merges>,
+    pub(crate) links: Arc<Links>,
 }
 
 impl AccessControl {
-    pub(crate) fn new(merges: &Arc<Merges>) -> AccessControl {
+    pub(crate) fn new(links: &Arc<Links>) -> AccessControl {
+        let merges = &links.merges;
         AccessControl {
             context: Arc::clone(&merges.context),
             contents: Arc::clone(&merges.contents),
@@ -68,6 +71,7 @@ impl AccessControl {
             projects: Arc::clone(&merges.projects),
             forks: Arc::clone(&merges.forks),
             merges: Arc::clone(merges),
+            links: Arc::clone(links),
         }
     }
 

@@ -8,8 +8,9 @@ use offshoot_core::{
 
 use super::{Access, Operation, Reach};
 use crate::{
-    BlameLine, BlameTarget, Content, DirNode, FileVersion, ImportOptions, Imported, OpenFile,
-    Project, ProjectDifference, ProjectEntry, ProjectImport, ProjectSynced, Snapshot, WriteOptions,
+    BlameLine, BlameTarget, Content, DirNode, FileVersion, ImportOptions, Imported, LinkStatus,
+    OpenFile, Project, ProjectDifference, ProjectEntry, ProjectImport, ProjectSynced, PullOptions,
+    Pulled, PushOptions, Pushed, Snapshot, WriteOptions,
 };
 
 /// Where on the host a project comes from.
@@ -99,6 +100,31 @@ impl Access {
         self.rooms
             .projects
             .sync_project_from(id, dir, options, &mut |_| {}, &self.cause)
+    }
+
+    /// See [`Links::status`](crate::Links::status); for admins alone, because a link names a place of the host.
+    pub fn link(&self, id: &ProjectId) -> Result<Option<LinkStatus>> {
+        self.check_link(id)?;
+        self.rooms.links.status(id, None)
+    }
+
+    /// See [`Links::pull`](crate::Links::pull); for admins alone, for it reads the host and passes
+    /// protected paths.
+    pub fn pull(&self, id: &ProjectId, options: &PullOptions) -> Result<Pulled> {
+        self.check_link(id)?;
+        let links = &self.rooms.links;
+        links.pull(id, options, &mut |_| {}, &self.cause)
+    }
+
+    /// See [`Links::push`](crate::Links::push); for admins alone, for it writes to the host.
+    pub fn push(&self, id: &ProjectId, options: &PushOptions) -> Result<Pushed> {
+        self.check_link(id)?;
+        self.rooms.links.push(id, options, &mut |_| {})
+    }
+
+    fn check_link(&self, id: &ProjectId) -> Result<()> {
+        self.check_project(id)?;
+        self.principal.check_everything()
     }
 
     /// See [`Projects::delete_project`](crate::Projects::delete_project).

@@ -72,7 +72,12 @@ impl DataDir {
         self.0.join("reserve")
     }
 
-    pub(crate) fn private_dirs(&self) -> [PathBuf; 7] {
+    /// The parent of what was fetched from repositories of other machines.
+    pub(crate) fn links(&self) -> PathBuf {
+        self.0.join("links")
+    }
+
+    pub(crate) fn private_dirs(&self) -> [PathBuf; 8] {
         [
             self.tmp(),
             self.run(),
@@ -80,6 +85,7 @@ impl DataDir {
             self.cache(),
             self.layers(),
             self.forks(),
+            self.links(),
             self.blobs(),
         ]
     }

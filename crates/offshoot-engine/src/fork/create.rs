@@ -75,7 +75,7 @@ pub struct Fork {
 }
 
 /// What came of one attempt to make a fork.
-enum Attempt<T> {
+pub(super) enum Attempt<T> {
     Made(T),
     /// An open workspace has the name.
     NameTaken,
@@ -84,15 +84,15 @@ enum Attempt<T> {
 }
 
 /// What a new fork begins with.
-struct ForkStart {
-    project: WorkspaceRow,
-    origin: SnapshotRow,
-    base: SnapshotRow,
+pub(super) struct ForkStart {
+    pub(super) project: WorkspaceRow,
+    pub(super) origin: SnapshotRow,
+    pub(super) base: SnapshotRow,
     /// What the origin is made of, where it is new.
-    objects: Vec<NewObject>,
-    priority: i64,
+    pub(super) objects: Vec<NewObject>,
+    pub(super) priority: i64,
     /// The agent of the tree that may get it.
-    for_agent: Option<AgentId>,
+    pub(super) for_agent: Option<AgentId>,
 }
 
 impl ForkStart {
@@ -105,7 +105,7 @@ impl ForkStart {
         }
     }
 
-    fn rows(
+    pub(super) fn rows(
         &self,
         id: &WorkspaceId,
         options: &ForkOptions,
@@ -136,7 +136,7 @@ impl ForkStart {
     }
 
     /// Adds the rows of the fork. Returns none if its layers are gone by now.
-    fn insert(
+    pub(super) fn insert(
         &self,
         tx: &mut dyn WriteTx,
         mut row: WorkspaceRow,
@@ -363,7 +363,7 @@ impl Forks {
     }
 
     /// Calls `make` with one free name after the other, each locked, until it makes the fork.
-    fn try_names<T>(
+    pub(super) fn try_names<T>(
         &self,
         project: &ProjectId,
         options: &ForkOptions,
@@ -407,12 +407,9 @@ impl Forks {
         project: &ProjectId,
         options: &ForkOptions,
     ) -> Result<Option<ForkStart>> {
-        self.store().read(|tx| {
-            let row = tx.workspace(id)?;
-            if row.is_some_and(|row| row.state == WorkspaceState::Open) {
-                return Ok(None);
-            }
-            self.start_of_fork(tx, project, options).map(Some)
+        self.store().read(|tx| match is_open(tx, id)? {
+            true => Ok(None),
+            false => self.start_of_fork(tx, project, options).map(Some),
         })
     }
 
@@ -525,6 +522,12 @@ impl Forks {
         };
         self.without_left_out_paths(tx, start)
     }
+}
+
+/// Whether an open workspace has the name.
+pub(super) fn is_open(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<bool> {
+    let row = tx.workspace(id)?;
+    Ok(row.is_some_and(|row| row.state == WorkspaceState::Open))
 }
 
 /// The number of an open fork of a project.

@@ -5,6 +5,7 @@
 
 pub(crate) mod convert;
 pub(crate) mod create;
+mod of_commit;
 
 use std::sync::Arc;
 

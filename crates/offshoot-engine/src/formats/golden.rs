@@ -352,3 +352,37 @@ fn ids_are_replaced_as_values() {
     assert_eq!(text.matches(&id('b').to_hex()).count(), 1, "{text}");
     assert_eq!(text.matches(&id('f').to_hex()).count(), 5, "{text}");
 }
+
+#[test]
+fn link() {
+    let link = Link {
+        repository: "/src/app".to_owned(),
+        branch: "main".to_owned(),
+        auto: true,
+        taken: id('a'),
+        pulled_at: Some(1_794_921_545_941_144),
+        pushed: Some(PushedBranch {
+            branch: "offshoot/main".to_owned(),
+            commit: id('b'),
+            at: 1_794_921_546_010_824,
+        }),
+        pending: Some(PendingPull {
+            workspace: 7,
+            tip: id('c'),
+        }),
+        purged: false,
+    };
+    let golden = golden!("link/1");
+    assert_eq!(format!("{}\n", to_text(&link).unwrap()), golden);
+    assert_eq!(parse_text::<Link>(golden).unwrap(), link);
+    let newer = golden.replacen("\"version\":1", "\"version\":2", 1);
+    let refused = parse_text::<Link>(newer).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
+    // A purge of what both have is noted; one of anything else is not.
+    let mut purged = link.clone();
+    purged.replace_ids(&|old| if old == id('a') { id('f') } else { old });
+    assert!(purged.purged && purged.taken == link.taken);
+    purged = link.clone();
+    purged.replace_ids(&|old| if old == id('a') { old } else { id('f') });
+    assert_eq!(purged, link);
+}

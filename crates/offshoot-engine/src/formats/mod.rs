@@ -11,6 +11,7 @@
 //! | the receipt of a merge | `merge.outcome` | `receipt.rs` |
 //! | what a review keeps | `review.details` | `review.rs` |
 //! | policies and protected paths | `project.policy`, `project.protect` | `settings.rs` |
+//! | the repository that a project is linked to | `project.link` | `link.rs` |
 //! | what a token may do | `token.scope` | `scope.rs` |
 //! | the rows of a fork, beside it | `forks/WS.N/fork.json` | `fork_note.rs` |
 //! | an update under way, beside the fork | `forks/WS.N/update.json` | `update_note.rs` |
@@ -21,6 +22,7 @@
 
 mod complete_options;
 mod fork_note;
+mod link;
 mod receipt;
 mod review;
 mod scope;
@@ -33,6 +35,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use complete_options::{complete_options_text, parse_complete_options};
 pub(crate) use fork_note::{ForkNote, LayerNote};
+pub(crate) use link::PendingPull;
+pub use link::{Link, PushedBranch};
 pub(crate) use receipt::{parse_receipt, receipt_text, replace_ids_in_receipt};
 pub(crate) use review::{ContentAtOpening, Decision, Details};
 pub(crate) use scope::{StoredRule, StoredScope};

@@ -27,7 +27,8 @@ use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_wai
 use crate::merge::review_row::{ChangedPaths, ConflictContext, KnownReviews, LandsIn, new_review};
 use crate::merge::three_way::{ThreeStates, ThreeWay, merge_into_project, state_edits};
 use crate::project::head::{ChangeRecord, HeadChange, Proposal, land_draft};
-use crate::project::policy::{MergeSettings, Policy};
+use crate::project::link::pulled_commit;
+use crate::project::policy::{MergeSettings, Policy, settings_row};
 use crate::project::protection::Protection;
 use crate::sync::ignored::IgnoredFiles;
 
@@ -73,6 +74,8 @@ struct DecisionsSoFar {
     proposal: Proposal,
     completed: Completed,
     reviews: Vec<ReviewRow>,
+    /// The commit of the linked repository that the merge brings.
+    pulled: Option<ObjectId>,
 }
 
 impl Merges {
@@ -84,7 +87,8 @@ impl Merges {
         request: &MergeRequest<'_>,
     ) -> Result<MergePlan> {
         let project = open_project_of(tx, request.fork)?;
-        let settings = MergeSettings::read(tx, project.key)?;
+        let settings_row = settings_row(tx, project.key)?;
+        let settings = MergeSettings::of_row(&settings_row)?;
         let known = KnownReviews::read(tx, request.row.key)?;
         let since = merged_from_here(tx, request.row)?;
         let mut bench = PendingObjects::new(objects);
@@ -100,7 +104,14 @@ impl Merges {
         let options = MergeOptions::default();
         let mut merge = merge_into_project(self.store(), objects, states, &options)?;
         let protection = Protection::new(&settings.protect);
-        let held = protection.hold(objects, states, &mut merge)?;
+        let pulled = match request.snapshot {
+            Some(theirs) => pulled_commit(&settings_row, request.row.key, theirs)?,
+            None => None,
+        };
+        let held = match pulled {
+            Some(_) => Vec::new(),
+            None => protection.hold(objects, states, &mut merge)?,
+        };
         let changes = ChangedPaths::new(&merge.theirs);
         let lands_in = LandsIn::Project;
         let context = ConflictContext {
@@ -131,6 +142,7 @@ impl Merges {
             completed: receipt_so_far(request, &settings, &project, since, &mut merge),
             proposal: merge.proposal,
             reviews: Vec::new(),
+            pulled,
         };
         self.decide_conflicts(&deciding, &conflicts, &mut draft)?;
         review_protected(&deciding, &held, &mut draft)?;
@@ -197,8 +209,10 @@ impl Merges {
             mut proposal,
             mut completed,
             reviews,
+            mut pulled,
         } = planned;
         if completed.atomic && !reviews.is_empty() {
+            pulled = None;
             let edits = std::mem::take(&mut proposal).edits.into_iter();
             let of_files = edits.filter(|(_, edit)| edit.kind_after() != Some(EntryKind::Dir));
             completed.waiting = of_files.map(|(path, _)| path).collect();
@@ -206,12 +220,16 @@ impl Merges {
         let given = request.options.label.clone();
         let label = given.unwrap_or_else(|| format!("Merge {}", request.row.id));
         let cause = merge_cause(request);
-        let record = record(&label, &cause, self.context.now());
-        let draft = match proposal.edits.is_empty() {
+        let record = ChangeRecord {
+            further_parents: pulled.as_slice(),
+            ..record(&label, &cause, self.context.now())
+        };
+        let draft = match proposal.edits.is_empty() && pulled.is_none() {
             true => None,
             false => Some((self.projects).draft_project(tx, project.clone(), proposal, &record)?),
         };
-        let draft = draft.filter(|draft| !draft.changes.is_empty());
+        // A commit that comes in is part of the history even if it changes nothing.
+        let draft = draft.filter(|draft| !draft.changes.is_empty() || pulled.is_some());
         if let Some(draft) = &draft {
             completed.snapshot = Some(draft.snapshot.id);
             completed.merged = draft.changed_files();

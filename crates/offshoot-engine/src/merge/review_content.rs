@@ -259,7 +259,7 @@ impl Merges {
             .theirs_snapshot
             .ok_or_else(|| Error::internal("a review has no snapshot of its workspace"))?;
         let (project, workspace) = (review.project, review.workspace);
-        let base = self.state_at(project, &details.base_snapshot)?;
+        let base = self.base_of(project, workspace, &details.base_snapshot)?;
         let full = self.state_at(workspace, &theirs_snapshot)?;
         let base = match &details.since {
             // The workspace was merged before, and this path with it.

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use offshoot_core::{Cause, Error, ErrorCode, Operator, ProjectId, RelPath, Result};
+use offshoot_core::{Cause, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result};
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, Edit, MergeOptions};
 use offshoot_store::{
@@ -30,7 +30,8 @@ use crate::merge::review_decision::{CheckedResolution, choice_named};
 use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved, refuse_other};
 use crate::merge::three_way::{ThreeStates, merge_into_project, state_edits};
 use crate::project::head::{ChangeRecord, ProjectDraft, Proposal};
-use crate::project::policy::MergeSettings;
+use crate::project::link::pulled_commit;
+use crate::project::policy::{MergeSettings, settings_row};
 use crate::project::protection::Protection;
 use crate::workspace::snapshot::Snapshot;
 
@@ -142,9 +143,10 @@ impl Merges {
         })?;
         let project_id: ProjectId = project.id.as_str().parse()?;
         let label = label_of(decided, merge)?;
+        let pulled = self.store().read(|tx| pulled_by(tx, merge))?;
         let record = ChangeRecord {
             label: &label,
-            further_parents: &[],
+            further_parents: pulled.as_slice(),
             op: match decided.is_empty() {
                 true => HistoryOp::Merge,
                 false => HistoryOp::ReviewResolve,
@@ -250,7 +252,7 @@ impl Merges {
         merge: &MergeRow,
     ) -> Result<Proposal> {
         let mut bench = PendingObjects::new(objects);
-        let base = self.state_at(merge.project, &merge.base)?;
+        let base = self.base_of(merge.project, merge.workspace, &merge.base)?;
         let theirs = self.state_at(merge.workspace, &merge.theirs)?;
         let base = match &receipt(merge)?.since {
             Some(since) => {
@@ -273,7 +275,10 @@ impl Merges {
             let settings = MergeSettings::read(tx, merge.project)?;
             let protection = Protection::new(&settings.protect);
             // What is protected lands by its own decision, like a conflict.
-            let held = protection.hold(objects, states, &mut again)?;
+            let held = match pulled_by(tx, Some(merge))? {
+                Some(_) => Vec::new(),
+                None => protection.hold(objects, states, &mut again)?,
+            };
             let held = held.into_iter().map(|one| one.path);
             let mut new: Vec<RelPath> = held.filter(|path| !known.contains(path)).collect();
             for conflict in &again.conflicts {
@@ -341,6 +346,17 @@ fn decided_by_policy(
     };
     let is_refused = git_refuses_any(objects, &verdict.edits)?;
     Ok((!is_refused).then_some(verdict.edits))
+}
+
+/// The commit of the linked repository that a merge brings.
+fn pulled_by(tx: &dyn ReadTx, merge: Option<&MergeRow>) -> Result<Option<ObjectId>> {
+    match merge {
+        Some(merge) => {
+            let project = settings_row(tx, merge.project)?;
+            pulled_commit(&project, merge.workspace, merge.theirs)
+        }
+        None => Ok(None),
+    }
 }
 
 /// Whether another decision would land.

@@ -346,6 +346,21 @@ impl Merges {
         row.map(|row| state_of(&row)).ok_or_else(gone)
     }
 
+    /// The base of a merge. It is a snapshot of the project, or a commit of the linked repository
+    /// that only the workspace has as a snapshot.
+    pub(crate) fn base_of(
+        &self,
+        project: WorkspaceKey,
+        workspace: WorkspaceKey,
+        base: &ObjectId,
+    ) -> Result<State> {
+        let own = self.store().read(|tx| tx.snapshot(workspace, base))?;
+        match own {
+            Some(own) => Ok(state_of(&own)),
+            None => self.state_at(project, base),
+        }
+    }
+
     /// What happens to a workspace when one of its reviews has closed by itself: the same as if
     /// somebody had decided it.
     pub(crate) fn tidy_after_closing(&self, review: &ReviewRow) -> Result<()> {

@@ -257,7 +257,10 @@ impl Projects {
             objects.cache_trees();
             let proposal = make(&objects, &state_of_row(&project))?;
             let draft = self.draft_project(tx, project.clone(), proposal, record)?;
-            let changes_something = !draft.changes.is_empty() || project.head.is_none();
+            // A commit that comes in is part of the history even if it changes nothing.
+            let changes_something = !draft.changes.is_empty()
+                || project.head.is_none()
+                || !record.further_parents.is_empty();
             Ok(HeadChange {
                 project,
                 draft: changes_something.then_some(draft),
@@ -490,6 +493,7 @@ pub(crate) fn add_project(
         include_ignored: false,
         policy: formats::policies_text(&[])?,
         protect: formats::protected_text(protect)?,
+        link: None,
     })?;
     Ok(row)
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use offshoot_core::{
     Cause, EMPTY_TREE, Error, ErrorCode, GitMode, MAX_DEPTH, ObjectId, ObjectKind, ProjectId,
-    RelPath, Result, Timestamp, escape_bytes,
+    RelPath, Result, Timestamp, cancel, escape_bytes,
 };
-use offshoot_git::{Commit, GitRepository, Head, Tree, read_object};
+use offshoot_git::{Commit, GitRepository, Head, ObjectReader, Tree, read_object};
 use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
 
 use crate::context::idempotency::ExtraWrite;
@@ -74,21 +74,26 @@ impl Projects {
         also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
-        self.context.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
         let head = head_commit(&repository)?;
+        self.import_commit(id, (&repository, head), progress, also, cause)
+    }
+
+    /// Like [`import_git_and`](Self::import_git_and), from a commit of an opened repository.
+    pub(crate) fn import_commit(
+        &self,
+        id: &ProjectId,
+        (repository, head): (&GitRepository, ObjectId),
+        progress: &mut dyn FnMut(ImportProgress),
+        also: Option<ExtraWrite<'_>>,
+        cause: &Cause,
+    ) -> Result<Imported> {
+        self.context.require_space()?;
+        self.store().read(|tx| refuse_taken(tx, id))?;
         self.directories.probe_providers_early();
         let bulk = self.store().bulk();
-        let mut reading = RepositoryReader {
-            projects: self,
-            repository: &repository,
-            bulk: &bulk,
-            progress,
-            done: 0,
-            blobs: HashMap::new(),
-            trees: HashMap::new(),
-        };
+        let mut reading = RepositoryReader::new(self, repository, &bulk, progress);
         let chain = reading.history(head, &repository.shallow()?)?;
         let snapshots = reading.snapshots(&chain, cause)?;
         let submodules = reading.submodules(&chain)?;
@@ -129,14 +134,14 @@ fn head_commit(repository: &GitRepository) -> Result<ObjectId> {
 }
 
 /// Reads every object once and hands it to the bulk writer.
-struct RepositoryReader<'a> {
+pub(crate) struct RepositoryReader<'a> {
     projects: &'a Projects,
-    repository: &'a GitRepository,
+    repository: &'a dyn ObjectReader,
     bulk: &'a BulkWriter,
     progress: &'a mut dyn FnMut(ImportProgress),
     done: u64,
     /// Sizes of the blobs that were read.
-    blobs: HashMap<ObjectId, i64>,
+    pub(crate) blobs: HashMap<ObjectId, i64>,
     /// Totals of the trees that were read.
     trees: HashMap<ObjectId, Totals>,
 }
@@ -149,7 +154,39 @@ struct OpenTree {
     totals: Totals,
 }
 
-impl RepositoryReader<'_> {
+impl<'a> RepositoryReader<'a> {
+    pub(crate) fn new(
+        projects: &'a Projects,
+        repository: &'a dyn ObjectReader,
+        bulk: &'a BulkWriter,
+        progress: &'a mut dyn FnMut(ImportProgress),
+    ) -> Self {
+        RepositoryReader {
+            projects,
+            repository,
+            bulk,
+            progress,
+            done: 0,
+            blobs: HashMap::new(),
+            trees: HashMap::new(),
+        }
+    }
+
+    /// Reads these objects, which have in them all that is new. The rules are those of an import.
+    pub(crate) fn objects(&mut self, ids: &[ObjectId]) -> Result<()> {
+        for id in ids {
+            cancel::check()?;
+            let (kind, bytes) = self.take(id)?;
+            match kind {
+                ObjectKind::Tree => check_entries(&Tree::parse(bytes)?)?,
+                ObjectKind::Blob => drop(self.blobs.insert(*id, bytes.len() as i64)),
+                ObjectKind::Commit => drop(Commit::parse(&bytes)?),
+                ObjectKind::Tag => return Err(broken(&format!("`{id}` should be no tag"))),
+            }
+        }
+        Ok(())
+    }
+
     /// Reads all that a commit reaches. Returns the chain of first parents, the newest first.
     fn history(
         &mut self,
@@ -200,7 +237,7 @@ impl RepositoryReader<'_> {
             check_name(entry.name)?;
             let mut add = Totals::default();
             match entry.git_mode() {
-                None => return Err(broken("a tree has a mode that git does not know")),
+                None => return Err(unknown_mode()),
                 Some(GitMode::Commit) => (add.dirs, add.submodules, add.depth) = (1, 1, 1),
                 Some(GitMode::Dir) => match self.trees.get(&entry.id) {
                     Some(totals) => {
@@ -327,8 +364,23 @@ impl RepositoryReader<'_> {
     }
 }
 
+/// Refuses a tree that an import would refuse.
+fn check_entries(tree: &Tree) -> Result<()> {
+    for entry in tree.iter() {
+        check_name(entry.name)?;
+        if entry.git_mode().is_none() {
+            return Err(unknown_mode());
+        }
+    }
+    Ok(())
+}
+
+fn unknown_mode() -> Error {
+    broken("a tree has a mode that git does not know")
+}
+
 /// The first line of a message.
-fn label(message: &[u8]) -> Option<String> {
+pub(crate) fn label(message: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(message);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let shown = line.chars().filter(|c| !c.is_control());
@@ -352,7 +404,7 @@ fn too_deep() -> Error {
     .with_hint("nothing was imported; import its working tree with the part that is less deep")
 }
 
-fn broken(what: &str) -> Error {
+pub(crate) fn broken(what: &str) -> Error {
     Error::new(
         ErrorCode::InvalidRequest,
         format!("the git repository is damaged: {what}"),

@@ -4,6 +4,7 @@
 //! that it was made from. This room knows nothing of forks and merges; a change of a project passes the
 //! rules on protected paths that are here.
 
+pub(crate) mod advance;
 pub(crate) mod archive;
 pub(crate) mod clone;
 pub(crate) mod earlier_merges;
@@ -11,6 +12,7 @@ pub(crate) mod head;
 pub(crate) mod import;
 pub(crate) mod import_git;
 pub(crate) mod import_source;
+pub(crate) mod link;
 pub(crate) mod policy;
 pub(crate) mod protection;
 pub(crate) mod read;

@@ -101,9 +101,10 @@ impl MergeSettings {
     }
 
     pub(crate) fn read(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<MergeSettings> {
-        let row = tx
-            .project_settings(project)?
-            .ok_or_else(|| Error::internal("a project has no settings"))?;
+        MergeSettings::of_row(&settings_row(tx, project)?)
+    }
+
+    pub(crate) fn of_row(row: &ProjectRow) -> Result<MergeSettings> {
         Ok(MergeSettings {
             policies: formats::parse_policies(&row.policy)?,
             protect: formats::parse_protected(&row.protect)?,
@@ -111,6 +112,12 @@ impl MergeSettings {
             include_ignored: row.include_ignored,
         })
     }
+}
+
+/// The settings of a project.
+pub(crate) fn settings_row(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<ProjectRow> {
+    let row = tx.project_settings(project)?;
+    row.ok_or_else(|| Error::internal("a project has no settings"))
 }
 
 impl Projects {
@@ -160,12 +167,14 @@ impl Projects {
         self.store().write(Durability::Synced, |tx| {
             let row = open_project(tx, project)?;
             allowed(&MergeSettings::read(tx, row.key)?)?;
+            let link = tx.project_settings(row.key)?.and_then(|row| row.link);
             tx.put_project(&ProjectRow {
                 key: row.key,
                 landing: settings.landing,
                 include_ignored: settings.include_ignored,
                 policy: policy.clone(),
                 protect: protect.clone(),
+                link,
             })?;
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))
                 .map(drop)

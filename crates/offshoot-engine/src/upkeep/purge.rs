@@ -22,6 +22,7 @@ use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, 
 use crate::directory::layers::layers_holding;
 use crate::formats;
 use crate::merge::review_row::details_of;
+use crate::project::link::{link_in, put_link};
 use crate::upkeep::Upkeep;
 use crate::upkeep::retention::ages_in;
 use crate::upkeep::tree_rewriter::TreeRewriter;
@@ -446,6 +447,13 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
     for project in tx.all_workspaces()? {
         if project.kind != WorkspaceKind::Project {
             continue;
+        }
+        if let Ok(Some(mut link)) = link_in(tx, project.key) {
+            let before = link.clone();
+            link.replace_ids(new);
+            if link != before {
+                put_link(tx, project.key, &link)?;
+            }
         }
         for mut merge in tx.merges(Some(project.key), None, 0)? {
             let Ok(before) = formats::parse_receipt(&merge.outcome) else {

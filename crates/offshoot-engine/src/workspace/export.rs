@@ -73,9 +73,10 @@ impl Workspaces {
         progress: &mut dyn FnMut(ExportProgress),
     ) -> Result<Exported> {
         let objects = StoredObjects::new(self.store(), None);
-        let cut = commits_without_parents(&objects, head)?;
+        let cut = || commits_without_parents(&objects, head);
         let report = match branch {
             None => {
+                let cut = cut()?;
                 let refs = [(BRANCH.to_owned(), head)];
                 export_shallow(target, &objects, &refs, BRANCH, &cut, progress)?
             }

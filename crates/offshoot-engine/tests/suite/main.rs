@@ -33,6 +33,7 @@ mod ignored;
 mod import;
 mod left_out;
 mod life;
+mod link;
 mod listing;
 mod maintenance;
 mod merge;

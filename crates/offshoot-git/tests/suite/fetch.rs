@@ -130,6 +130,47 @@ fn a_fetch_sends_what_is_missing_and_little_else() {
     }
 }
 
+#[test]
+fn two_histories_meet_where_git_says() {
+    for seed in 1..=8u64 {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let clock_jumps = seed % 2 == 0;
+        let git = Git::init();
+        let ids = history(&git, &mut dice, clock_jumps);
+        let repository = GitRepository::open(git.path()).unwrap();
+        for _ in 0..20 {
+            let (one, other) = (ids[dice.below(COMMITS)], ids[dice.below(COMMITS)]);
+            let mut commits = CommitGraph::new(&repository);
+            let found = commits.divergence(one, other).unwrap();
+            let (hex, other_hex) = (one.to_hex(), other.to_hex());
+            let apart = format!("{hex}...{other_hex}");
+            let listed = git.text(&["rev-list", "--left-right", "--count", &apart], b"");
+            let told = (found.one, found.other);
+            let counts: Vec<usize> = listed.split('\t').map(|n| n.parse().unwrap()).collect();
+            if clock_jumps {
+                assert!(told.0 >= counts[0] && told.1 >= counts[1], "seed {seed}");
+            } else {
+                assert_eq!(told, (counts[0], counts[1]), "seed {seed}: {apart}");
+            }
+            // git fails where there is no base.
+            let common = reachable(&git, &[one], "commits");
+            let theirs = reachable(&git, &[other], "commits");
+            let mut bases: Vec<ObjectId> = Vec::new();
+            if common.intersection(&theirs).next().is_some() {
+                let listed = git.text(&["merge-base", "--all", &hex, &other_hex], b"");
+                bases = listed.lines().map(|id| id.parse().unwrap()).collect();
+            }
+            let mut met = found.bases.clone();
+            met.sort();
+            bases.sort();
+            assert_eq!(met, bases, "seed {seed}: {apart}");
+            let is_below = commits.is_ancestor(one, other).unwrap();
+            assert_eq!(is_below, theirs.contains(&one), "seed {seed}: {apart}");
+            assert_eq!(found.is_contained(one), is_below, "seed {seed}: {apart}");
+        }
+    }
+}
+
 /// libgit2 takes a newline after the id of a shallow commit for a part of the id.
 #[test]
 fn shallow_commits_are_told_without_a_newline() {

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod files;
 pub(crate) mod forks;
 pub(crate) mod forms;
+pub(crate) mod links;
 pub(crate) mod merges;
 pub(crate) mod project_files;
 pub(crate) mod projects;

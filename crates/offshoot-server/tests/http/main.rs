@@ -19,6 +19,7 @@ mod git;
 mod golden;
 mod identity;
 mod landed;
+mod links;
 mod listing;
 mod log;
 mod mcp;

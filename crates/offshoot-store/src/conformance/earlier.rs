@@ -6,13 +6,15 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// The database of each earlier schema as SQL, the first one of schema 1.
-const DUMPS: [&str; 6] = [
+const DUMPS: [&str; 8] = [
     include_str!("schemas/1.sql"),
     include_str!("schemas/2.sql"),
     include_str!("schemas/3.sql"),
     include_str!("schemas/4.sql"),
     include_str!("schemas/5.sql"),
     include_str!("schemas/6.sql"),
+    include_str!("schemas/7.sql"),
+    include_str!("schemas/8.sql"),
 ];
 
 /// The schemas of which there is a database.

@@ -111,6 +111,7 @@ pub(super) fn settings_of_a_project(meta: &dyn MetaStore) {
             include_ignored: landing == Landing::Atomic,
             policy: format!("{landing:?}"),
             protect: format!("not {landing:?}"),
+            link: (landing == Landing::Atomic).then(|| "linked".to_owned()),
         };
         write(meta, |tx| tx.put_project(&row));
         assert_eq!(read(meta, |tx| tx.project_settings(key)), Some(row));
@@ -244,6 +245,7 @@ pub(super) fn erasing_a_project(meta: &dyn MetaStore) {
             include_ignored: false,
             policy: String::new(),
             protect: String::new(),
+            link: None,
         })
     });
     let base = add_layer(meta, layer("base", project, None, 1));

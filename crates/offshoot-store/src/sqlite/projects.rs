@@ -121,7 +121,7 @@ impl ProjectReads for Tx<'_> {
 
     fn project_settings(&self, key: WorkspaceKey) -> Result<Option<ProjectRow>> {
         self.one(
-            "SELECT landing, include_ignored, policy, protect FROM project WHERE key = ?1",
+            "SELECT landing, include_ignored, policy, protect, link FROM project WHERE key = ?1",
             [key.0],
             |row| {
                 Ok(ProjectRow {
@@ -134,6 +134,7 @@ impl ProjectReads for Tx<'_> {
                     include_ignored: row.get(1)?,
                     policy: row.get(2)?,
                     protect: row.get(3)?,
+                    link: row.get(4)?,
                 })
             },
         )
@@ -231,14 +232,15 @@ impl ProjectWrites for Tx<'_> {
             Landing::Atomic => 1,
         };
         self.change(
-            "INSERT OR REPLACE INTO project (key, landing, include_ignored, policy, protect)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT OR REPLACE INTO project (key, landing, include_ignored, policy, protect, link)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 row.key.0,
                 landing,
                 row.include_ignored,
                 row.policy,
-                row.protect
+                row.protect,
+                row.link
             ],
         )?;
         Ok(())

@@ -16,6 +16,7 @@
 /// What each version adds; the first brings an empty database to version 1.
 pub(super) const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
+    VERSION_9,
 ];
 
 const VERSION_1: &str = "
@@ -321,4 +322,9 @@ INSERT INTO setting SELECT 'merges_to_look_through', 'yes' WHERE EXISTS (
     SELECT 1 FROM merge WHERE 'project-' || project || '-has-no-merged-git'
         NOT IN (SELECT key FROM setting WHERE value = '1'));
 DELETE FROM setting WHERE key LIKE 'project-%-has-no-merged-git' OR key LIKE 'request/%';
+";
+
+/// The repository that a project is linked to.
+const VERSION_9: &str = "
+ALTER TABLE project ADD COLUMN link TEXT;
 ";

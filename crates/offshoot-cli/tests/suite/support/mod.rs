@@ -159,7 +159,7 @@ impl Place {
     }
 }
 
-fn ran(output: std::process::Output) -> Ran {
+pub(crate) fn ran(output: std::process::Output) -> Ran {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ran {
         code: output.status.code().expect("not killed"),
