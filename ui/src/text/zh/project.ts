@@ -36,7 +36,7 @@ export const project = {
   'project.fitsHint': '它改动的内容，项目此后都没有改过',
   'project.overlapsProject': '项目也改了：{paths}',
   'project.overlapsFork': '{who} 也改了：{paths}',
-  'project.andMore': '{paths} 等 {n} 个',
+  'project.andMore': '{paths}，还有 {n} 个',
   'project.inReview': '{n} 个评审中',
   'project.notLookedAt': '未检查：{why}',
   'project.update': '更新',
