@@ -84,7 +84,7 @@ export const project = {
   'merges.landing.partial': '没有冲突的部分立即合入',
   'merges.landing.atomic': '全有或全无：所有冲突决定后才合入',
   'merges.whatLanded': '{n} 个路径已合入|{n} 个路径已合入',
-  'merges.byMethod': '双方都改了，按 {method} 合并',
+  'merges.byMethod': '双方都改了，按{method}合并',
   'merges.byPolicy': '{part}：按 {policy} 决定，{winner}胜出',
   'merges.ours': '项目',
   'merges.theirs': '工作区',
