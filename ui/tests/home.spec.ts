@@ -32,6 +32,32 @@ test('the palette goes to a workspace by keys', async ({ page }) => {
   await expect(page).toHaveURL(/\/w\/palette-one\/f\/$/);
 });
 
+test('a slash that is typed stays a slash, and `?` lists what can be done now', async ({ page }) => {
+  offshoot(['project', 'create', 'typed', '--from', directory({ 'a.txt': 'a\n' })]);
+  await page.goto(at('/p/typed/policy'));
+  const pattern = page.getByRole('region', { name: 'Protected paths' }).getByLabel('Pattern');
+  await pattern.click();
+  await page.keyboard.type('docs/**');
+  await expect(pattern).toHaveValue('docs/**');
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  await page.keyboard.press('Control+k');
+  await expect(page.getByRole('combobox', { name: /command/ })).toBeFocused();
+
+  offshoot(['workspace', 'create', 'keys']);
+  offshoot(['put', 'keys', 'a.txt'], 'a\n');
+  await page.goto(at('/w/keys/f/'));
+  await expect(page.getByRole('gridcell', { name: 'a.txt' })).toBeVisible();
+  const help = page.getByRole('dialog', { name: 'Keys' });
+  await page.keyboard.press('?');
+  await expect(help.getByText('New file')).toBeVisible();
+  await expect(help.getByText('Rename')).toHaveCount(0);
+  await page.keyboard.press('Escape');
+  await expect(help).toHaveCount(0);
+  await page.keyboard.press('j');
+  await page.keyboard.press('?');
+  await expect(help.getByText('Rename')).toBeVisible();
+});
+
 for (const theme of ['light', 'dark']) {
   for (const path of ['/', '/w/axe/f/', '/w/axe/f/a.md', '/w/axe/changes', '/w/axe/use', '/w/axe/disk']) {
     test(`no serious fault of accessibility: ${path} ${theme}`, async ({ page }) => {

@@ -8,6 +8,8 @@ export type DirNode = Schemas['DirNode'];
 export type StatusPart = Schemas['StatusPart'];
 export type ChangedPath = Schemas['ChangedPath'];
 export type FileDifference = Schemas['FileDifference'];
+/** What a list says of a path that differs; its lines come later. */
+export type Differing = Pick<ChangedPath, 'path' | 'change' | 'type' | 'before' | 'after'>;
 export type Completed = Schemas['Completed'];
 export type Updated = Schemas['Updated'];
 export type HistoryLine = Schemas['HistoryLine'];

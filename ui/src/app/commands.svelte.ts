@@ -59,9 +59,10 @@ class Commands {
     const starts = (key: string) => all.some((command) => keysOf(command).some((one) => one.startsWith(`${key} `)));
     const names = typing ? [name] : this.#pairs.names(name, starts);
     for (const wanted of names) {
-      const command = all.find((one) => keysOf(one).includes(wanted) && (!typing || one.whileTyping));
-      if (!command) continue;
       const isSingle = !/^(Ctrl|Alt)\+|^F\d|^Escape/.test(wanted);
+      // A command may work while typing, but a letter is then a letter.
+      const command = all.find((one) => keysOf(one).includes(wanted) && (!typing || (one.whileTyping && !isSingle)));
+      if (!command) continue;
       if (isSingle && !this.singleKeys) return;
       // A focused button or link answers Enter and Space itself.
       if ((wanted === 'Enter' || wanted === 'Space') && (event.target as Element).closest?.('button, a[href], [role=menuitem], summary')) return;

@@ -10,5 +10,6 @@ export function typeName(name: string, mime: string | null | undefined): string 
   const [family, kind] = (mime ?? '').split('/');
   if (family === 'image' || family === 'audio' || family === 'video') return `${ending.toUpperCase()} ${family}`;
   if (ending) return ending.length <= 5 ? ending.toUpperCase() : ending;
+  if (kind === 'plain') return 'Text';
   return kind && kind !== 'octet-stream' ? kind.replace(/^x-/, '') : '';
 }

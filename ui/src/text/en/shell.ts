@@ -26,7 +26,7 @@ export const shell = {
   'shell.notFound': 'There is nothing at this address',
   'shell.notFoundText': 'It may have been completed, deleted, or never been.',
   'shell.goHome': 'Go home',
-  'shell.go': 'Go to',
+  'shell.goTo': 'Go to: {place}',
   'shell.everywhere': 'Everywhere',
   'shell.undoLast': 'Undo the last action',
   'shell.palette': 'Command palette',

@@ -28,6 +28,7 @@ export const time = {
   'time.op.restore': 'restored',
   'time.mark.restore': 'Restored to {id}',
   'time.mark.merge': 'Merged into the project',
+  'time.mark.update': 'Moved onto {id} of the project',
   'time.mark.workspace_update': 'Moved onto {id} of the project',
   'time.mark.workspace_create': 'Created',
   'time.mark.workspace_delete': 'Completed or deleted',

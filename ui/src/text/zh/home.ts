@@ -21,7 +21,7 @@ export const home = {
   'home.files': '{n} 个文件|{n} 个文件',
   'home.forks': '{n} 个分叉|{n} 个分叉',
   'home.conflictIn': '{path} 有冲突',
-  'home.conflictOf': '{path} 的 {part} 有冲突',
+  'home.conflictOf': '{path}（{part}）有冲突',
   'home.protectedIn': '{path} 受保护，等待你批准',
   'home.overlapsWith': '改了 {n} 个别人也改过的文件|改了 {n} 个别人也改过的文件',
   'home.decide': '决定',

@@ -26,7 +26,7 @@ export const shell = {
   'shell.notFound': '此地址没有内容',
   'shell.notFoundText': '它可能已完成、已删除，或从未存在。',
   'shell.goHome': '回主页',
-  'shell.go': '前往',
+  'shell.goTo': '前往：{place}',
   'shell.everywhere': '全局',
   'shell.undoLast': '撤销上一个操作',
   'shell.palette': '命令面板',
@@ -48,6 +48,6 @@ export const shell = {
   'signin.usedTitle': '此链接已被使用，或已过期',
   'signin.usedText': '登录链接只能用一次，一小时内有效。重启服务器可得到新链接，或粘贴令牌。',
   'signin.back': '登录后将回到 {path}',
-  'signin.browser': '两者都会让此浏览器登录，直到您退出或令牌失效。',
+  'signin.browser': '两者都会让此浏览器登录，直到你退出或令牌失效。',
   'signin.empty': '请先粘贴链接或令牌',
 };

@@ -28,6 +28,7 @@ export const time = {
   'time.op.restore': '恢复',
   'time.mark.restore': '恢复到 {id}',
   'time.mark.merge': '已合入项目',
+  'time.mark.update': '移到项目的 {id} 上',
   'time.mark.workspace_update': '移到项目的 {id} 上',
   'time.mark.workspace_create': '创建',
   'time.mark.workspace_delete': '已完成或被删除',

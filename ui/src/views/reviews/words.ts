@@ -18,15 +18,6 @@ const NAMES: Record<PartChoice, Key> = { ours: 'review.ours', theirs: 'review.th
 export const takeOf = (choice: PartChoice) => t(TAKE[choice]);
 export const nameOfChoice = (choice: string) => (choice in NAMES ? t(NAMES[choice as PartChoice]) : choice);
 
-/** `lines 3-7` in the language in force; pointers into JSON are names of their own. */
-export function partOf(part: string | null | undefined): string {
-  if (!part) return t('review.whole');
-  const [, word, first = '', last = ''] = /^(line|lines|after line) (\d+)(?:-(\d+))?$/.exec(part) ?? [];
-  if (word === 'line') return t('review.line', { line: first });
-  if (word === 'lines') return t('review.lines', { first, last });
-  return word ? t('review.afterLine', { line: first }) : part;
-}
-
 export const whoOf = (one: Review['ours_by']) => one?.claim ?? one?.operator ?? null;
 /** Whose ours is; unknown once the file has changed since the conflict was found. */
 export const oursBy = (review: Review) => (review.changed_since ? null : review.ours_by);
