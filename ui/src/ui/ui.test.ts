@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { agentClass, monogram } from './agent';
 import { parseDiff } from './diff';
-import { quote } from './quote';
+import { quote, sh } from './quote';
 import { bytes, relative } from './time';
 
 test('an agent has the same colour everywhere and letters that tell it apart', () => {
@@ -27,4 +27,5 @@ test('a difference has both numbers', () => {
 
 test('a command to copy cannot be broken out of', () => {
   expect([quote('src/a.rs'), quote('a b'), quote("x'; rm -rf ~ #")]).toEqual(['src/a.rs', "'a b'", "'x'\\''; rm -rf ~ #'"]);
+  expect([sh`offshoot blame ${'app'} ${'$(id).md'}`, sh`offshoot token issue --${'agent'} ${'x;id'}`, sh`offshoot agent list`]).toEqual(["offshoot blame app '$(id).md'", "offshoot token issue --agent 'x;id'", 'offshoot agent list']);
 });
