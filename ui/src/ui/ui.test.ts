@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { agentClass, monogram } from './agent';
 import { parseDiff } from './diff';
+import { plain } from './plain';
 import { quote, sh } from './quote';
 import { bytes, relative } from './time';
 
@@ -28,4 +29,9 @@ test('a difference has both numbers', () => {
 test('a command to copy cannot be broken out of', () => {
   expect([quote('src/a.rs'), quote('a b'), quote("x'; rm -rf ~ #")]).toEqual(['src/a.rs', "'a b'", "'x'\\''; rm -rf ~ #'"]);
   expect([sh`offshoot blame ${'app'} ${'$(id).md'}`, sh`offshoot token issue --${'agent'} ${'x;id'}`, sh`offshoot agent list`]).toEqual(["offshoot blame app '$(id).md'", "offshoot token issue --agent 'x;id'", 'offshoot agent list']);
+});
+
+test('what cannot be seen is shown, and what is written in any language stays', () => {
+  expect(plain('exe.\u202Egnp\u200B\u0000')).toBe('exe.⟨U+202E⟩gnp⟨U+200B⟩⟨U+0000⟩');
+  for (const text of ['a\tb\nc', 'שלום', 'می\u200Cخواهم', '👩\u200D🚀', '日本語']) expect(plain(text)).toBe(text);
 });
