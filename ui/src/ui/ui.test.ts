@@ -8,6 +8,7 @@ import { bytes, relative } from './time';
 test('an agent has the same colour everywhere and letters that tell it apart', () => {
   expect(agentClass('ada')).toBe(agentClass('ada'));
   expect([monogram('ada'), monogram('code-reviewer-12'), agentClass('user'), agentClass('outside')]).toEqual(['AD', 'C12', 'agent-user', 'agent-system']);
+  expect([monogram('e\u202Egnp'), monogram('\u200B'), monogram('日本')]).toEqual(['EG', '?', '日本']);
 });
 
 test('sizes and times are short', () => {
