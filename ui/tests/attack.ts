@@ -118,6 +118,13 @@ export function intruders(page: Page): Promise<string[]> {
       if (element instanceof HTMLAnchorElement && element.href && element.origin !== location.origin && !/noopener/.test(element.rel)) found.push(`link: ${is}`);
       if (element instanceof HTMLMetaElement && element.httpEquiv) found.push(`meta: ${is}`);
     }
+    // Text that turns around what follows it, where it is not the text of a document itself.
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode.textContent ?? '';
+      const around = texts.currentNode.parentElement;
+      if (/[\u202A-\u202E\u2066-\u2069]/.test(text) && !around?.closest('.markdown, .json, .csv, .cm-editor, .code, option, textarea')) found.push(`turned: ${around?.outerHTML.slice(0, 160)}`);
+    }
     return found;
   });
 }
