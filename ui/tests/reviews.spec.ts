@@ -115,6 +115,19 @@ test('a deleted file and a protected one have choices in words', async ({ page }
   expect(() => projectText('wholes', 'gone.txt')).toThrow();
 });
 
+test('a protected change is approved, and lands then and not before', async ({ page }) => {
+  conflict('approved', { 'CLAUDE.md': 'be good\n' }, {}, { 'CLAUDE.md': 'be better\n' }, ['--protect', 'CLAUDE.md']);
+  expect(projectText('approved', 'CLAUDE.md')).toBe('be good');
+  await page.goto(at('/reviews?project=approved'));
+  await page.getByRole('link', { name: /CLAUDE\.md/ }).click();
+  await expect(page.getByText('CLAUDE.md is protected in approved')).toBeVisible();
+  await page.getByRole('button', { name: 'Approve the change' }).click();
+  expect(projectText('approved', 'CLAUDE.md')).toBe('be good');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { name: 'Nothing to decide here' })).toBeVisible();
+  await expect.poll(() => projectText('approved', 'CLAUDE.md')).toBe('be better');
+});
+
 test('who is no admin may not decide a protected change', async ({ page }) => {
   conflict('guarded', { 'CLAUDE.md': 'be good\n' }, {}, { 'CLAUDE.md': 'be bad\n' }, ['--protect', 'CLAUDE.md']);
   const token = offshoot(['token', 'issue', '--project', 'guarded']);

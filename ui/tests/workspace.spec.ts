@@ -160,6 +160,24 @@ test('after a reset everything is read again', async ({ page }) => {
   expect(lists).toBeGreaterThan(1);
 });
 
+test('after a reset the list is right: what went is gone, what came is there', async ({ page }) => {
+  offshoot(['workspace', 'create', 'right']);
+  offshoot(['put', 'right', 'went.txt'], 'x\n');
+  offshoot(['put', 'right', 'stays.txt'], 'x\n');
+  // The stream of the server, until it is cut; then one that only says that everything is to be read again.
+  let isCut = false;
+  await page.route('**/api/v1/events*', (route) => (isCut ? route.fulfill({ contentType: 'text/event-stream', body: 'id: 900000\nevent: reset\ndata: {"seq":900000}\n\n' }) : route.abort()));
+  const cell = (name: string) => page.getByRole('gridcell', { name, exact: true });
+  await page.goto(at('/w/right/f/'));
+  await expect(cell('went.txt')).toBeVisible();
+  offshoot(['rm', 'right', 'went.txt']);
+  offshoot(['put', 'right', 'came.txt'], 'x\n');
+  isCut = true;
+  await expect(cell('came.txt')).toBeVisible();
+  await expect(cell('went.txt')).toHaveCount(0);
+  await expect(cell('stays.txt')).toBeVisible();
+});
+
 test('a file that grows is shown whole', async ({ page }) => {
   offshoot(['workspace', 'create', 'grow']);
   offshoot(['put', 'grow', 'a.txt'], 'hello');

@@ -5,6 +5,8 @@ import { ABORTED, problemOf, UNREACHABLE } from './errors';
 test('an address has its values in their places', () => {
   const route = '/api/v1/workspaces/{workspace}/files/{path}';
   expect(address(route, { workspace: 'a/b', path: 'x/y z' }, { preview: true, at: undefined })).toBe('/api/v1/workspaces/a%2Fb/files/x/y%20z?preview=true');
+  // In the query, too, a path is bytes.
+  expect(address('/list', {}, { path: 'caf\\xE9/\\x5Cx a', after: '\\xE9' })).toBe('/list?path=caf%E9%2F%5Cx%20a&after=%5CxE9');
 });
 
 test('an error keeps code, hint and request; a page of a proxy is the server gone', () => {

@@ -27,11 +27,10 @@ export function address(route: string, path: object = {}, query: object = {}): s
   let url = route.replace(/\{(\w+)\}/g, (_, name: string) =>
     name === 'path' ? encodePath(values[name] ?? '') : encodeSegment(values[name] ?? ''),
   );
-  const given = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined && value !== null && value !== false) given.set(name, String(value));
-  }
-  if (given.size) url += `?${given}`;
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== false);
+  // A path in the query is bytes as well: `\x5C` in its text is one of them.
+  const text = given.map(([name, value]) => `${name}=${name === 'path' ? encodeSegment(String(value)) : encodeURIComponent(String(value))}`);
+  if (text.length) url += `?${text.join('&')}`;
   return url;
 }
 

@@ -1,7 +1,11 @@
 // Paths as JSON writes them (`\xNN` for bytes that are no text) and as URLs do (percent-encoded).
 
-/** One part of a path, for a URL of the API. */
+/** Whether a part leads to another place: a browser takes `..` for the way up, however it is encoded. */
+export const isWay = (part: string) => part === '.' || part === '..';
+
+/** One part of a path, for a URL of the API. No name is `..`, so that one becomes a name that is not there. */
 export function encodeSegment(part: string): string {
+  if (isWay(part)) return part.replaceAll('.', '%5Cx2E');
   return part
     .split(/(\\x[0-9A-Fa-f]{2})/)
     .map((piece, i) => (i % 2 ? `%${piece.slice(2).toUpperCase()}` : encodeURIComponent(piece)))

@@ -20,4 +20,6 @@ test('what begins a word fits best', () => {
 
 test('a directory ends with a slash', () => {
   expect([links.dir('w', 'a b/c'), links.file('w', 'a/b#c'), links.dir('w')]).toEqual(['/w/w/f/a%20b/c/', '/w/w/f/a/b%23c', '/w/w/f/']);
+  // No name is `..`, and no link leads up.
+  for (const href of [links.file('w', '../../settings'), links.dir('..', 'a/../..'), links.project('..')]) expect(new URL(href, 'http://x').pathname).toBe(href);
 });

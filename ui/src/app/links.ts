@@ -1,6 +1,8 @@
 // Every address of the UI is made here, so that a route is renamed in one place.
+import { isWay } from '~/api/paths';
 
-const part = encodeURIComponent;
+/** No name is `..`; a browser would take it for the way up. */
+const part = (text: string) => (isWay(text) ? text.replaceAll('.', '%5Cx2E') : encodeURIComponent(text));
 const parts = (path: string) => path.split('/').map(part).join('/');
 /** `?a=b` of the values that are there. */
 function query(values: Record<string, string | undefined>): string {

@@ -6,14 +6,17 @@ const THEME = 'offshoot.theme';
 const LANGUAGE = 'offshoot.language';
 const dark = window.matchMedia('(prefers-color-scheme: dark)');
 
+/** What was kept, if it is one of these. */
+const known = <T extends string>(kept: string | null, all: T[]) => all.find((one) => one === kept);
+
 class Preferences {
-  theme = $state<Theme>((localStorage.getItem(THEME) as Theme | null) ?? 'system');
+  theme = $state<Theme>(known(localStorage.getItem(THEME), ['light', 'dark']) ?? 'system');
   shown = $state<'light' | 'dark'>('light');
 
   async start(): Promise<void> {
     this.#show();
     dark.addEventListener('change', () => this.#show());
-    const kept = localStorage.getItem(LANGUAGE) as Language | null;
+    const kept = known<Language>(localStorage.getItem(LANGUAGE), ['en', 'zh']);
     await words.use(kept ?? (navigator.language.startsWith('zh') ? 'zh' : 'en'));
   }
 

@@ -1,4 +1,5 @@
 // The URL is the state. Links are real links: this only keeps the page when one is followed.
+import { isWay } from '~/api/paths';
 
 export interface Route {
   path: string;
@@ -50,7 +51,9 @@ export function match(pattern: string, path: string): Record<string, string> | n
   const found = new RegExp(`^${source}$`).exec(path);
   if (!found) return null;
   try {
-    return Object.fromEntries(names.map((name, i) => [name, (found[i + 1] ?? '').split('/').map(decodeURIComponent).join('/')]));
+    const values = names.map((name, i) => [name, (found[i + 1] ?? '').split('/').map(decodeURIComponent).join('/')] as const);
+    // A `%2F` may hide a way up in an address that somebody was sent.
+    return values.some(([, value]) => value.split('/').some(isWay)) ? null : Object.fromEntries(values);
   } catch {
     return null;
   }

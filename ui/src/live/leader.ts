@@ -1,6 +1,6 @@
 // One stream for all tabs: whoever holds the lock reads, the others listen. On HTTP/1.1 a browser
 // has six connections to a server, so a stream for each tab would hang the seventh.
-import type { Message } from './events';
+import { isMessage, type Message } from './events';
 import { Stream } from './stream';
 
 const NAME = 'offshoot-live';
@@ -22,7 +22,7 @@ export class Leader {
 
   #share(): void {
     this.#channel = new BroadcastChannel(NAME);
-    this.#channel.onmessage = ({ data }: MessageEvent<Message>) => this.#hear(data);
+    this.#channel.onmessage = ({ data }: MessageEvent<unknown>) => { if (isMessage(data)) this.#hear(data); };
     this.#channel.postMessage({ kind: 'hello' } satisfies Message);
     void navigator.locks.request(NAME, () => {
       if (this.#stopped) return;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { ListEntry } from '~/api/workspaces';
 import { needsReading, patchEntries, patchTree } from './apply';
-import type { Change } from './events';
+import { isMessage, type Change } from './events';
 import { Parser } from './sse';
 
 const change = (op: string, path: string, rest: Partial<Change> = {}): Change =>
@@ -45,4 +45,10 @@ test('directories come and go in the tree', () => {
 
 test('a restore says less than what changed', () => {
   expect([needsReading([change('restore', '')]), needsReading([change('write', 'a')])]).toEqual([true, false]);
+});
+
+test('what other tabs send is looked at before it is used', () => {
+  const show = { workspace: 'a', paths: ['b'], operator: 'c' };
+  for (const good of [{ kind: 'hello' }, { kind: 'reset', seq: 1 }, { kind: 'state', online: true, seq: 0 }, { kind: 'changes', changes: [change('write', 'a')], seq: 2 }, { kind: 'show', show }]) expect(isMessage(good)).toBe(true);
+  for (const bad of [null, 5, 'x', {}, { kind: 'other' }, { kind: 'reset' }, { kind: 'state', seq: 1 }, { kind: 'changes', changes: [null], seq: 1 }, { kind: 'changes', seq: 1 }, { kind: 'show', show: null }, { kind: 'show', show: { paths: [1] } }]) expect(isMessage(bad), JSON.stringify(bad)).toBe(false);
 });

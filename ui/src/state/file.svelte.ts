@@ -33,6 +33,17 @@ interface Draft {
   base: string;
 }
 
+/** A draft as it was kept; what is none, such as that of another version of this page, is let go. */
+function draftOf(kept: string | null): Draft | null {
+  try {
+    const draft = JSON.parse(kept ?? 'null') as Partial<Draft> | null;
+    const { text, tag, base } = draft ?? {};
+    return typeof text === 'string' && typeof tag === 'string' && typeof base === 'string' ? { text, tag, base } : null;
+  } catch {
+    return null;
+  }
+}
+
 export class OpenFile {
   content: Resource<Content>;
   /** What was typed and not saved yet, and the tag that it began with. */
@@ -46,8 +57,7 @@ export class OpenFile {
 
   constructor(readonly workspace: string, readonly path: string) {
     this.content = new Resource((signal) => read(workspace, path, MOST, signal));
-    const kept = localStorage.getItem(this.#place);
-    if (kept) this.draft = JSON.parse(kept) as Draft;
+    this.draft = draftOf(localStorage.getItem(this.#place));
   }
 
   get #place(): string {

@@ -1,4 +1,5 @@
 // The words of the UI. English is the type: a text that Chinese lacks does not compile.
+import { plain } from '~/ui/plain';
 import { en } from './en';
 
 export type Key = keyof typeof en;
@@ -25,7 +26,7 @@ export function fill(text: string, values: Values = {}): string {
   return form.replace(/\{(\w+)\}/g, (whole, name: string) => {
     const value = values[name];
     if (value === undefined) return whole;
-    return typeof value === 'number' ? value.toLocaleString(words.language) : value;
+    return typeof value === 'number' ? value.toLocaleString(words.language) : plain(value);
   });
 }
 

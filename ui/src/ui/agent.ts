@@ -20,7 +20,7 @@ export function monogram(id: string): string {
   // The person who looks is no agent, and `admin` would look like `ada`.
   if (agentClass(id) === 'agent-user') return '☺';
   if (agentClass(id) === 'agent-system') return '⚙';
-  const parts = id.split(/[-_.~]+/).filter(Boolean);
+  const parts = id.replace(/[^\p{L}\p{N}\p{M}\p{S}\p{P}]/gu, '').split(/[-_.~]+/).filter(Boolean);
   const head = [...(parts[0] ?? '?')];
   const last = parts.length > 1 ? parts.at(-1)! : '';
   const tail = /^\d{1,2}$/.test(last) ? last : ([...last][0] ?? head[1]);

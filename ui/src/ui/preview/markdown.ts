@@ -13,17 +13,19 @@ export interface Resolve {
 /** A relative address, joined to the directory of its file; null for all others. */
 function relative(address: string, dir: string): string | null {
   if (/^([a-z][a-z0-9+.-]*:|\/\/|#)/i.test(address)) return null;
-  const path = address.replace(/[?#].*$/, '');
+  let path: string;
+  try {
+    // Decoded first: `%2e%2e` and `%2F` are ways up, too.
+    path = decodeURIComponent(address.replace(/[?#].*$/, ''));
+  } catch {
+    return null;
+  }
   const parts: string[] = [];
   for (const part of (path.startsWith('/') ? path : `${dir}/${path}`).split('/')) {
     if (part === '..') parts.pop();
     else if (part && part !== '.') parts.push(part);
   }
-  try {
-    return decodeURIComponent(parts.join('/'));
-  } catch {
-    return null;
-  }
+  return parts.join('/');
 }
 
 export function render(text: string, dir: string, resolve: Resolve): DocumentFragment {

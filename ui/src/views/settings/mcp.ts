@@ -1,4 +1,5 @@
 // Pure: what to put into the settings of an MCP client.
+import { sh } from '~/ui/quote';
 
 export type Client = 'claude' | 'cursor' | 'codex' | 'generic';
 export type Transport = 'http' | 'stdio';
@@ -33,7 +34,7 @@ export function blockOf({ client, transport, as, name, origin, token }: Wanted):
 
 /** A command that does it, or prints the block with the paths of the machine. */
 export function commandOf({ client, transport, as, name, origin, token }: Wanted): string | null {
-  if (transport === 'stdio') return client === 'generic' ? null : `offshoot mcp config ${client} --${as} ${name}`;
+  if (transport === 'stdio') return client === 'generic' ? null : sh`offshoot mcp config ${client} --${as} ${name}`;
   if (client === 'claude') return `claude mcp add --transport http offshoot ${origin}/mcp --header "Authorization: Bearer ${token ?? PLACE}"`;
   if (client === 'codex') return `export OFFSHOOT_TOKEN=${token ?? PLACE}`;
   return null;
