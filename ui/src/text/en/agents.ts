@@ -16,6 +16,7 @@ export const agents = {
   'agents.stateReview': '{n} review waits|{n} reviews wait',
   'agents.stateWorking': 'working',
   'agents.stateQuiet': 'quiet',
+  'agents.stateLanded': 'has landed',
   'agents.stateIdle': 'has not begun',
   'agents.byFork': 'named by a fork',
   'agents.byForkHint': 'It has no place in the tree and no token of its own yet',

@@ -16,6 +16,7 @@ export const agents = {
   'agents.stateReview': '{n} 个评审等待|{n} 个评审等待',
   'agents.stateWorking': '工作中',
   'agents.stateQuiet': '安静',
+  'agents.stateLanded': '已合入',
   'agents.stateIdle': '尚未开始',
   'agents.byFork': '由分叉命名',
   'agents.byForkHint': '它尚未列入代理树，也没有自己的令牌',
