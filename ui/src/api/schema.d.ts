@@ -363,6 +363,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project}/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The repository that a project is linked to, and how far the two are apart */
+        get: operations["get_projects_project_link"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project}/list": {
         parameters: {
             query?: never;
@@ -426,6 +443,40 @@ export interface paths {
         /** Set how merges into a project are decided */
         put: operations["put_projects_project_policy"];
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/pull": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Bring the new commits of the linked repository into a project */
+        post: operations["post_projects_project_pull"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/push": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give what was merged back to the linked repository, as a branch */
+        post: operations["post_projects_project_push"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1563,6 +1614,8 @@ export interface components {
             removed?: boolean | null;
             snapshot?: string | null;
             unchanged: string[];
+            /** @description What fits and waits with the conflicts, because nothing of an atomic merge lands before them. */
+            waiting: string[];
             /** @description Why the workspace was not moved or removed although the merge landed, and what does it. */
             waits?: string | null;
             workspace: string;
@@ -1994,6 +2047,38 @@ export interface components {
             path: string;
             reason: string;
         };
+        /** @description What a project is linked to, and how far the two are apart. */
+        Link: {
+            /**
+             * Format: uint
+             * @description How many commits the project has that the branch lacks.
+             */
+            ahead: number;
+            auto: boolean;
+            /**
+             * Format: uint
+             * @description How many commits the branch has that the project lacks.
+             */
+            behind: number;
+            /** @description The branch that is followed. */
+            branch: string;
+            /** @description Why the repository cannot be read. */
+            problem?: string | null;
+            /**
+             * Format: date-time
+             * @description A moment, in UTC as RFC 3339 writes it.
+             */
+            pulled_at?: string | null;
+            pushed?: components["schemas"]["PushedBranch"] | null;
+            /** @description A path of the machine, or an address. */
+            repository: string;
+            /** @description The commit of that branch that was taken last. */
+            taken: string;
+            /** @description The newest commit of that branch. */
+            tip?: string | null;
+            /** @description The workspace of a pull whose conflicts wait for a decision. */
+            waiting?: string | null;
+        };
         ListEntry: {
             mime_type?: string | null;
             /**
@@ -2075,6 +2160,8 @@ export interface components {
             snapshot?: string | null;
             unchanged: string[];
             undone_by?: string | null;
+            /** @description What fits and waits with the conflicts, because nothing of an atomic merge lands before them. */
+            waiting: string[];
             /** @description Why the workspace was not moved or removed although the merge landed, and what does it. */
             waits?: string | null;
             workspace: string;
@@ -2484,6 +2571,65 @@ export interface components {
         ProtectPattern: string;
         /** @description A way to make the directory of a fork. */
         ProviderWord: "overlay" | "reflink" | "copy";
+        /** @description How commits of a linked repository come in. */
+        PullRequest: {
+            /** @description Say what would happen, and change nothing. */
+            dry_run?: boolean;
+            /** @description Decides every conflict, instead of the project's policies. */
+            policy?: components["schemas"]["PolicyWord"] | null;
+        };
+        /** @description What a pull did, or would do. */
+        Pulled: {
+            branch: string;
+            changed: string[];
+            /**
+             * Format: uint
+             * @description How many commits were new to the project.
+             */
+            commits: number;
+            conflicts: components["schemas"]["Conflict"][];
+            dry_run: boolean;
+            from: string;
+            merge_id?: string | null;
+            project: string;
+            /** @description Whether the branch was rewritten since the last pull. */
+            rewritten: boolean;
+            snapshot?: string | null;
+            to: string;
+            /** @description `nothing`, `fast_forward` or `merge`. */
+            way: string;
+        };
+        /** @description How what was merged goes to a linked repository. */
+        PushRequest: {
+            /** @description Say what would happen, and change nothing. */
+            dry_run?: boolean;
+            /** @description The branch; `offshoot/main` if none is named. */
+            to?: string | null;
+        };
+        /** @description What a push did, or would do. */
+        Pushed: {
+            /** @description What the branch pointed at before; none if it is new. */
+            before?: string | null;
+            branch: string;
+            commit: string;
+            /**
+             * Format: uint
+             * @description How many commits the branch got.
+             */
+            commits: number;
+            dry_run: boolean;
+            project: string;
+        };
+        /** @description The branch that was pushed last. */
+        PushedBranch: {
+            /**
+             * Format: date-time
+             * @description A moment, in UTC as RFC 3339 writes it.
+             */
+            at: string;
+            branch: string;
+            commit: string;
+        };
         /** @description The limits of a workspace. */
         Quota: {
             /** Format: int64 */
@@ -4020,6 +4166,38 @@ export interface operations {
             };
         };
     };
+    get_projects_project_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The project */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     get_projects_project_list: {
         parameters: {
             query?: {
@@ -4189,6 +4367,84 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MergeSettings"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    post_projects_project_pull: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The message that led to this; it is kept in the history */
+                "Offshoot-Message-Id"?: string;
+            };
+            path: {
+                /** @description The project */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PullRequest"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pulled"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    post_projects_project_push: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The message that led to this; it is kept in the history */
+                "Offshoot-Message-Id"?: string;
+            };
+            path: {
+                /** @description The project */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PushRequest"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pushed"];
                 };
             };
             /** @description An error */
