@@ -13,6 +13,8 @@ function chromium(): string {
 
 export default defineConfig({
   testDir: 'tests',
+  // A hundred thousand files take minutes: only when they are asked for.
+  testIgnore: process.env.OFFSHOOT_LARGE ? [] : ['**/large.spec.ts'],
   globalSetup: './tests/setup.ts',
   workers: 1,
   // For a machine that does other things too; a test that passes waits for none of it.

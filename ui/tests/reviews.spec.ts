@@ -1,5 +1,5 @@
 import { look, seriousFaults } from './axe';
-import { at, directory, expect, offshoot, test, tolerant } from './kit';
+import { at, directory, expect, offshoot, test, tolerant, watch } from './kit';
 
 /** A project in which `ours` landed and `theirs` waits: both changed the same files. */
 function conflict(project: string, base: Record<string, string>, ours: Record<string, string | null>, theirs: Record<string, string | null>, settings: string[] = []): void {
@@ -128,15 +128,19 @@ test('a protected change is approved, and lands then and not before', async ({ p
   await expect.poll(() => projectText('approved', 'CLAUDE.md')).toBe('be better');
 });
 
-test('who is no admin may not decide a protected change', async ({ page }) => {
+test('who is no admin may not decide a protected change', async ({ browser, faults }) => {
   conflict('guarded', { 'CLAUDE.md': 'be good\n' }, {}, { 'CLAUDE.md': 'be bad\n' }, ['--protect', 'CLAUDE.md']);
   const token = offshoot(['token', 'issue', '--project', 'guarded']);
-  await page.addInitScript((kept) => sessionStorage.setItem('offshoot.token', kept), token);
+  const context = await browser.newContext({ storageState: { cookies: [], origins: [] } });
+  const page = await context.newPage();
+  watch(page, faults);
+  expect((await page.request.post(at('/sign-in'), { data: { token } })).status()).toBe(204);
   await page.goto(at(`/reviews/${reviewOf('guarded', 'CLAUDE.md')}`));
   await expect(page.getByText('Only the owner or an admin decides this')).toBeVisible();
   await page.keyboard.press('2');
   await expect(page.getByText('1 of 1 decided')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Resolve' })).toBeDisabled();
+  await context.close();
 });
 
 test('those alike are decided at once, and a policy for the rest can be undone', async ({ page }) => {
