@@ -18,7 +18,7 @@ pub struct Completed {
     workspace_snapshot: Option<String>,
     merged: Vec<String>,
     /// What fits and waits with the conflicts, because nothing of an atomic merge lands before them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
     conflicts: Vec<PendingConflict>,
     unchanged: Vec<String>,

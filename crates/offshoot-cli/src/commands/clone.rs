@@ -38,7 +38,12 @@ pub(super) fn is_address(from: &Path) -> bool {
 fn is_short_address(from: &Path) -> bool {
     let text = from.to_string_lossy();
     let before = text.split('/').next().unwrap_or_default();
-    before.contains(':') && !before.starts_with("file:") && !from.exists()
+    let Some((host, _)) = before.split_once(':') else {
+        return false;
+    };
+    // `https:/a` lacks a slash; nobody's host is called that.
+    let is_scheme = |scheme: &str| scheme.strip_suffix("://") == Some(host);
+    host != "file" && !SCHEMES.iter().any(|scheme| is_scheme(scheme)) && !from.exists()
 }
 
 /// The path of a repository on this machine, which may be given as a `file://` address.
