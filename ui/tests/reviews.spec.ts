@@ -202,13 +202,13 @@ test('the queue is live, and Escape leads back to it', async ({ page }) => {
 test('names, texts and messages of hostile agents run nothing', async ({ page }) => {
   const name = '<img src=x onerror=alert(1)>.md';
   const evil = '<script>alert(2)</script><img src=x onerror=alert(3)>';
-  offshoot(['project', 'create', 'evil', '--from', directory({ [name]: 'base\n' })]);
-  for (const side of ['one', 'two']) offshoot(['fork', 'evil', '--agent', `evil-${side}`]);
+  offshoot(['project', 'create', 'forged', '--from', directory({ [name]: 'base\n' })]);
+  for (const side of ['one', 'two']) offshoot(['fork', 'forged', '--agent', `forger-${side}`]);
   for (const side of ['one', 'two']) {
-    offshoot(['put', `evil-${side}`, name, '--message', `m-${evil}`], `${evil} ${side}\n`);
-    tolerant(['complete', `evil-${side}`]);
+    offshoot(['put', `forger-${side}`, name, '--message', `m-${evil}`], `${evil} ${side}\n`);
+    tolerant(['complete', `forger-${side}`]);
   }
-  await page.goto(at('/reviews?project=evil'));
+  await page.goto(at('/reviews?project=forged'));
   await page.getByRole('link', { name }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText(name);
   await expect(page.getByRole('group', { name: 'Theirs, line 1' })).toContainText(`${evil} two`);

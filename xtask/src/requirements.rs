@@ -13,8 +13,6 @@ enum Sign {
     Program(&'static str),
     /// A file that it brings.
     File(&'static str),
-    /// The browser that drives the UI.
-    Chromium,
 }
 
 impl Sign {
@@ -22,7 +20,6 @@ impl Sign {
         match self {
             Self::Program(name) => shell::find_program(name).is_some(),
             Self::File(path) => Path::new(path).exists(),
-            Self::Chromium => chromium().is_some(),
         }
     }
 }
@@ -36,7 +33,7 @@ struct Package {
 
 /// Every package, in one place. A machine that has the sign has the package, however it got it.
 #[rustfmt::skip]
-const PACKAGES: [Package; 14] = [
+const PACKAGES: [Package; 13] = [
     package("gcc", Sign::Program("cc"), "compiles SQLite and zstd, links everything"),
     package("libc6-dev", Sign::File("/usr/include/stdio.h"), "headers for the above"),
     package("git", Sign::Program("git"), "the oracle for trees, merges and exports"),
@@ -49,7 +46,6 @@ const PACKAGES: [Package; 14] = [
     package("busybox-static", Sign::File("/bin/busybox"), "what runs in that container"),
     package("python3-pip", Sign::Program("pip3"), "a client that is generated in Python"),
     package("npm", Sign::Program("npm"), "the web UI, and a client that is generated in TypeScript"),
-    package("chromium", Sign::Chromium, "tests of the web UI in a browser"),
     package("xfsprogs", Sign::Program("mkfs.xfs"), "XFS images: files that share extents"),
 ];
 

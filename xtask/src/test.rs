@@ -48,10 +48,6 @@ fn run_steps(root: &Path, nextest_args: &[&str], skipped: &Path, steps: &mut Ste
     documents.args(["test", "--doc", "--workspace"]);
     steps.command(documents.env("OFFSHOOT_SKIPPED_FILE", skipped))?;
     steps.step("ui", || ui::check(root))?;
-    // The binary that the tests ran: nothing is compiled, unless only some of them were asked for.
-    let build = ["test", "--workspace", "--no-run", "--quiet"];
-    steps.command(shell::cargo(root).args(build))?;
-    steps.step("ui in a browser", || ui::browse(root))?;
     // Advisories need the network and change without us: they are not a test of this repository.
     if shell::succeeds(shell::cargo(root).args(["deny", "--version"])) {
         steps.command(shell::cargo(root).args(["deny", "check", "bans", "licenses", "sources"]))?;

@@ -62,7 +62,7 @@ pub(crate) fn build_and_browse(root: &Path) -> Outcome {
 }
 
 /// Drives the UI in a browser against the server that was built last.
-pub(crate) fn browse(root: &Path) -> Outcome {
+fn browse(root: &Path) -> Outcome {
     let server = shell::target_dir(root).join("debug/offshoot");
     let browser = requirements::chromium()
         .ok_or("there is no Chromium; install it, or name it in CHROMIUM")?;
