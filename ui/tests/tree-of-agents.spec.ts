@@ -12,14 +12,14 @@ test('a new agent shows its token once and stands in the tree', async ({ page })
   await expect(dialog.getByText('Say what it is there for')).toBeVisible();
   await dialog.getByLabel('What it is there for').fill('tester');
   await dialog.getByLabel('Fork of').selectOption('crew');
-  await dialog.getByLabel(/^Name/).fill('tess');
+  await dialog.getByLabel(/^Name/).fill('tamsin');
   await dialog.getByLabel(/^Priority/).fill('7');
   await dialog.getByRole('button', { name: 'Create' }).click();
   const token = await dialog.getByText(/^ofs_\w+$/).innerText();
   const me = await page.request.get(`${process.env.OFFSHOOT_URL}/api/v1/me`, { headers: { authorization: `Bearer ${token}` } });
-  expect(await me.json()).toMatchObject({ operator: 'tess', workspace: 'tess' });
+  expect(await me.json()).toMatchObject({ operator: 'tamsin', workspace: 'tamsin' });
   await dialog.getByRole('button', { name: 'I have copied it' }).click();
-  const row = page.getByRole('listitem').filter({ has: page.locator('[data-agent=tess]') });
+  const row = page.getByRole('listitem').filter({ has: page.locator('[data-agent=tamsin]') });
   await expect(row).toContainText('of crew');
   await expect(row).toContainText('7');
   await page.reload();
@@ -63,7 +63,7 @@ for (const [theme, language, width] of [['light', 'en', 1280], ['dark', 'en', 12
     await page.setViewportSize({ width, height: 844 });
     await look(page, theme, language);
     await page.goto(at('/agents'));
-    await expect(page.getByRole('listitem').filter({ hasText: 'tess' })).toBeVisible();
+    await expect(page.getByRole('listitem').filter({ hasText: 'tamsin' })).toBeVisible();
     expect(await seriousFaults(page)).toEqual([]);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
     await page.goto(at('/agents?do=add'));
