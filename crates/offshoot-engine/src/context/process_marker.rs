@@ -20,10 +20,10 @@ pub(crate) enum DeadProcess {
     /// Nothing but what the locks of workspaces say: the kernel has all that was written.
     LeftLocks,
     /// Every directory that may lack changes: the process could not write some, and does not hold their
-    /// locks any more.
+    /// locks any more. That is also assumed where the kernel does not tell mounts apart.
     LeftUnwritten,
     /// Every directory that may lack changes, and the content of each file: the file system was mounted
-    /// anew, so it may have been cut off. That is also assumed if the marker says nothing.
+    /// anew, or the marker itself lost its content, so the file system may have been cut off.
     WasCutOff,
 }
 
@@ -68,13 +68,12 @@ impl ProcessMarker {
     /// Lets the next start look at every directory that may lack changes, because this process could not
     /// write some and does not hold their locks any more.
     pub(crate) fn ask_for_full_recovery(&self) {
-        let written = match mount_of(&self.held) {
-            Some(mount) => self
-                .held
-                .write_all_at(format!("{mount}{UNWRITTEN}").as_bytes(), 0),
-            None => Ok(()),
+        let Some(mount) = mount_of(&self.held) else {
+            return;
         };
-        if written.is_err() {
+        let says = format!("{mount}{UNWRITTEN}");
+        if self.held.write_all_at(says.as_bytes(), 0).is_err() {
+            // Emptying needs no space on a full disk, and asks for more than is needed.
             let _ = self.held.set_len(0);
         }
     }
@@ -91,11 +90,13 @@ pub(crate) fn left_by_process(marker: &Path) -> DeadProcess {
         // Another start has done all there was to do.
         return DeadProcess::LeftLocks;
     };
-    let mut text = String::new();
-    let read = file.read_to_string(&mut text);
-    let Some(mount) = mount_of(&file).filter(|_| read.is_ok()) else {
-        return DeadProcess::WasCutOff;
+    let Some(mount) = mount_of(&file) else {
+        return DeadProcess::LeftUnwritten;
     };
+    let mut text = String::new();
+    if file.read_to_string(&mut text).is_err() {
+        return DeadProcess::WasCutOff;
+    }
     match text.strip_prefix(&mount) {
         Some("") => DeadProcess::LeftLocks,
         Some(UNWRITTEN) => DeadProcess::LeftUnwritten,

@@ -51,11 +51,12 @@ impl Upkeep {
         if all_well {
             self.directories.move_orphan_layers_to_trash()?;
         }
-        let left = dead.iter().map(|marker| left_by_process(marker)).max();
-        let scope = match left.filter(|_| !rebooted) {
-            None | Some(DeadProcess::WasCutOff) => Some(RepairScope::Torn),
+        let worst = dead.iter().map(|marker| left_by_process(marker)).max();
+        let scope = match worst {
+            _ if rebooted => Some(RepairScope::Torn),
+            Some(DeadProcess::WasCutOff) => Some(RepairScope::Torn),
             Some(DeadProcess::LeftUnwritten) => Some(RepairScope::Unsynced),
-            Some(DeadProcess::LeftLocks) => None,
+            Some(DeadProcess::LeftLocks) | None => None,
         };
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is

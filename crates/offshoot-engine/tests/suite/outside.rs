@@ -10,6 +10,7 @@ use crate::fixture::{TestEngine, p, try_write, user};
 use offshoot_core::{ErrorCode, ObjectKind, WorkspaceId};
 use offshoot_engine::{Content, WriteOptions};
 use offshoot_store::{HistoryOp, Via};
+use offshoot_testkit::skip;
 
 /// A workspace whose path was handed out.
 fn handed_out() -> (TestEngine, WorkspaceId, PathBuf) {
@@ -559,7 +560,9 @@ fn what_a_cut_off_file_system_holds_is_replaced_and_kept() {
         fs::write(path.join("f"), b"ackn\0\0\0\0\0\0\0\0").unwrap();
         let marker = test.data().join("run/0000");
         let file = fs::File::create(&marker).unwrap();
-        let mount = offshoot_sys::unique_mount_id(&file).unwrap();
+        let Some(mount) = offshoot_sys::unique_mount_id(&file) else {
+            return skip("the kernel does not tell mounts apart");
+        };
         let says = match was_cut_off {
             true => format!("{}", mount + 1),
             false => format!("{mount} unwritten"),
