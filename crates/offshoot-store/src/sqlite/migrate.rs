@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, Result};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::SqliteOptions;
@@ -116,7 +117,14 @@ pub(super) fn open_connection(path: &Path, cache_bytes: i64) -> Result<Connectio
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).sql()?;
     connection.busy_timeout(BUSY_TIMEOUT).sql()?;
-    connection.set_prepared_statement_cache_capacity(96);
+    // All statements that there are, and some room.
+    connection.set_prepared_statement_cache_capacity(256);
+    // Without this the planner looks at bound values: a statement with a 0 or 1 among them, such as the
+    // number of the first workspace, would be compiled again at each use, which takes longer than most
+    // reads.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .sql()?;
     connection.pragma_update(None, "foreign_keys", true).sql()?;
     connection
         .pragma_update(None, "synchronous", "FULL")
@@ -185,6 +193,19 @@ mod tests {
         let path = dir.path().join("test.db");
         prepare_database(&path, &SqliteOptions::default()).unwrap();
         path
+    }
+
+    #[test]
+    fn a_statement_is_compiled_once_whatever_is_bound_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let connection = open_connection(&new_database(&dir), 1 << 20).unwrap();
+        let query = "SELECT seq FROM history WHERE workspace = ?1 AND path = ?2
+                     AND after IS NOT NULL ORDER BY seq DESC LIMIT 1";
+        for workspace in [1, 1, 7, 0] {
+            let mut statement = connection.prepare_cached(query).unwrap();
+            statement.exists((workspace, b"path")).unwrap();
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+        }
     }
 
     #[test]
