@@ -8,11 +8,11 @@ use offshoot_store::WorkspaceRow;
 use crate::content::incoming::unreadable;
 use crate::content::index::Index;
 use crate::content::left_out::is_reserved_in;
-use crate::content::paths_with_history::modified_at;
-use crate::content::rows::{is_a_directory, open_row_in};
+use crate::content::rows::is_a_directory;
 use crate::content::source::{OpenFile, Source, characters, count_characters};
 use crate::content::workspace_row::is_session_metadata;
 use crate::directory::disk_entry::count_on_disk;
+use crate::directory::read::ReadFor;
 use crate::history::past::{ALL, LineFilter};
 use crate::workspace::Workspaces;
 
@@ -174,7 +174,12 @@ impl Workspaces {
         length: usize,
         shown: LineFilter<'_>,
     ) -> Result<Window> {
-        window_of(self.source(id, path, shown)?, path, offset, length)
+        window_of(
+            self.source(id, path, ReadFor::Content, shown)?,
+            path,
+            offset,
+            length,
+        )
     }
 
     /// Like [`read_window`](Self::read_window) if the file is small enough to be read on the thread
@@ -199,7 +204,7 @@ impl Workspaces {
         length: usize,
         shown: LineFilter<'_>,
     ) -> Result<Option<Window>> {
-        match self.source_if_ready(id, path, shown)? {
+        match self.source_if_ready(id, path, ReadFor::Content, shown)? {
             Some(source) if source.bytes_in_memory().is_some() => {
                 window_of(source, path, offset, length).map(Some)
             }
@@ -210,7 +215,7 @@ impl Workspaces {
     /// Reads a whole file into memory, with the id of its content.
     pub fn read_whole(&self, id: &WorkspaceId, path: &RelPath) -> Result<(Vec<u8>, ObjectId)> {
         let mut bytes = Vec::new();
-        self.source(id, path, ALL)?
+        self.source(id, path, ReadFor::Content, ALL)?
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
         let content = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &bytes)?;
@@ -230,8 +235,7 @@ impl Workspaces {
         path: &RelPath,
         shown: LineFilter<'_>,
     ) -> Result<OpenFile> {
-        let source = self.source(id, path, shown)?;
-        self.opened(id, path, source)
+        OpenFile::of(self.source(id, path, ReadFor::ContentAndTime, shown)?, path)
     }
 
     /// Opens a file for streaming; none if that would have to wait for a lock.
@@ -241,23 +245,20 @@ impl Workspaces {
         path: &RelPath,
         shown: LineFilter<'_>,
     ) -> Result<Option<OpenFile>> {
-        match self.source_if_ready(id, path, shown)? {
-            Some(source) => self.opened(id, path, source).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn opened(&self, id: &WorkspaceId, path: &RelPath, mut source: Source) -> Result<OpenFile> {
-        if source.is_stored() {
-            source.modified_at = self.stored_time(id, path)?;
-        }
-        OpenFile::of(source, path)
+        let source = self.source_if_ready(id, path, ReadFor::ContentAndTime, shown)?;
+        source.map(|source| OpenFile::of(source, path)).transpose()
     }
 
     /// Where the bytes of a file are, or the text that is read in its place.
-    fn source(&self, id: &WorkspaceId, path: &RelPath, shown: LineFilter<'_>) -> Result<Source> {
+    fn source(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        what: ReadFor,
+        shown: LineFilter<'_>,
+    ) -> Result<Source> {
         let made_up = |row: &WorkspaceRow| self.made_up_file(row, path, shown);
-        self.directories.source_or(id, path, made_up)
+        self.directories.source_or(id, path, what, made_up)
     }
 
     /// Like [`Self::source`]; none if that would have to wait for a lock.
@@ -265,19 +266,11 @@ impl Workspaces {
         &self,
         id: &WorkspaceId,
         path: &RelPath,
+        what: ReadFor,
         shown: LineFilter<'_>,
     ) -> Result<Option<Source>> {
         let made_up = |row: &WorkspaceRow| self.made_up_file(row, path, shown);
-        self.directories.source_if_ready(id, path, made_up)
-    }
-
-    /// When a file of a workspace without a directory last changed.
-    fn stored_time(&self, id: &WorkspaceId, path: &RelPath) -> Result<Option<Timestamp>> {
-        self.store().read(|tx| {
-            let row = open_row_in(tx, id)?;
-            let path = Index::new(self.store(), tx, &row).resolve(path)?;
-            modified_at(tx, &row, &path)
-        })
+        self.directories.source_if_ready(id, path, what, made_up)
     }
 
     /// Files that are not in the workspace but read as if they were.
