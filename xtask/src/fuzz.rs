@@ -6,7 +6,14 @@ use std::process::Command;
 use crate::{Outcome, shell};
 
 /// What reads the inputs: a file in `fuzz/fuzz_targets` and a directory in `fuzz/corpus` each.
-const TARGETS: [&str; 5] = ["paths", "packs", "json_merge", "archives", "upload_pack"];
+const TARGETS: [&str; 6] = [
+    "paths",
+    "packs",
+    "json_merge",
+    "archives",
+    "upload_pack",
+    "receive_pack",
+];
 
 /// How long each is tried, unless the environment says otherwise.
 const SECONDS: u64 = 600;

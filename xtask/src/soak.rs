@@ -21,7 +21,7 @@ struct Soak {
 ///
 /// The tests see `OFFSHOOT_SOAK=1` and print their results as lines that start with `soak: `.
 #[rustfmt::skip]
-const SOAKS: [Soak; 15] = [
+const SOAKS: [Soak; 17] = [
     soak("race", "offshoot-fs", "race_", "no escape while directories turn into symlinks"),
     soak("fault", "offshoot-engine", "fault_", "the n-th call fails, for every n"),
     soak("kill", "offshoot-cli", "kill_", "kill -9 of the real binary under load"),
@@ -35,6 +35,8 @@ const SOAKS: [Soak; 15] = [
     soak("two-completers", "offshoot-engine", "two_completers_", "two processes merge into one project at once"),
     soak("link-race", "offshoot-engine", "link_race_", "pulls and pushes beside merges, commits and other pushes"),
     soak("link-kill", "offshoot-engine", "link_kill_", "kill -9 while a linked project pulls and pushes"),
+    soak("push-race", "offshoot-server", "push_race_", "random histories pushed by several people at once"),
+    soak("push-kill", "offshoot-cli", "push_kill_", "kill -9 of a server while git pushes to it"),
     soak("histories", "offshoot-merge", "histories_", "random histories through the merge"),
     soak(FUZZ, "fuzz", "", "invented inputs for everything that reads what strangers send"),
 ];

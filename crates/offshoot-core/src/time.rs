@@ -42,7 +42,9 @@ impl Timestamp {
 
     /// From whole seconds and nanoseconds, as `stat` gives them.
     pub fn from_stat(seconds: i64, nanoseconds: i64) -> Self {
-        Timestamp(seconds * 1_000_000 + nanoseconds / 1_000)
+        // A commit of a stranger may have any date.
+        let micros = seconds.saturating_mul(1_000_000);
+        Timestamp(micros.saturating_add(nanoseconds / 1_000))
     }
 
     /// As HTTP writes it in headers: `Sun, 15 Nov 2026 00:00:00 GMT`.

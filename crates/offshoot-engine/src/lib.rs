@@ -55,10 +55,13 @@ pub use link::Links;
 pub use link::create::LinkOptions;
 pub use link::pull::{PullOptions, PullWay, Pulled};
 pub use link::push::{PushOptions, Pushed};
+pub use link::receive::GitPush;
 pub use link::status::LinkStatus;
 pub use merge::Merges;
 pub use merge::after_merge::AfterMerge;
-pub use merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
+pub use merge::complete::{
+    AutoResolved, CompleteOptions, Completed, PendingConflict, PushedCommit,
+};
 pub use merge::log::MergeReceipt;
 pub use merge::overview::{ForkOverlap, ForkOverview};
 pub use merge::policy_decision::Decided;
@@ -69,7 +72,7 @@ pub use merge::review_row::{LandsIn, Who};
 pub use merge::reviews::{Candidate, Resolution, Resolved, Review};
 pub use merge::update::Updated;
 pub use offshoot_fs::{Probe, ProviderName};
-pub use offshoot_git::GitProtocol;
+pub use offshoot_git::{GitProtocol, PackLimits};
 pub use offshoot_store::Landing;
 pub use project::Projects;
 pub use project::archive::ProjectImport;

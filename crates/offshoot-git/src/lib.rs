@@ -12,15 +12,21 @@ mod export;
 mod export_branch;
 mod fetch;
 mod fork_git;
+mod fsck;
 mod gitmodules;
 mod history;
 mod ignore;
 mod import;
 mod index_file;
+mod inflate;
 mod object;
 mod pack;
+mod pack_build;
 mod pack_read;
+mod pack_receive;
 mod pkt_line;
+mod push_check;
+mod receive_pack;
 mod tree;
 mod tree_build;
 mod tree_diff;
@@ -47,6 +53,9 @@ pub use object::{
     write_object,
 };
 pub use pack::{PackEntry, PackSummary, pack_objects, write_pack_index};
+pub use pack_receive::{PackFiles, PackLimits, ReceivedPack};
+pub use push_check::{VisibleHistory, connected_objects};
+pub use receive_pack::{PushReport, PushRequest, RefCommand, advertise_refs};
 pub use tree::{
     EntryRef, Tree, TreeEntry, encode_tree, find_in, git_mode, is_dir_mode, lookup, read_tree,
     tree_bytes, walk_to,

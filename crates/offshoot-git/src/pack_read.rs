@@ -236,7 +236,7 @@ impl Read for ReadAt<'_> {
     }
 }
 
-fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> Result<usize> {
+pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> Result<usize> {
     let mut length = 0;
     while length < buffer.len() {
         match file.read_at(&mut buffer[length..], at + length as u64) {
@@ -333,16 +333,25 @@ fn apply_delta(base: &[u8], delta: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Bytes that are read from the front; the end is an error, never a panic.
-struct Bytes<'a> {
+pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Bytes<'a> {
-    fn next(&mut self) -> Result<u8> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Bytes { rest: bytes }
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn next(&mut self) -> Result<u8> {
         self.take(1).map(|byte| byte[0])
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let split = self.rest.split_at_checked(count);
         let (taken, rest) = split.ok_or_else(|| damaged("an object is cut short"))?;
         self.rest = rest;
@@ -350,7 +359,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// Seven bits a byte, the lowest first.
-    fn varint(&mut self) -> Result<u64> {
+    pub(crate) fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
             let byte = self.next()?;
@@ -364,7 +373,7 @@ impl<'a> Bytes<'a> {
 
     /// Seven bits a byte, the highest first, and one added at each step so that no number can be
     /// written in two ways.
-    fn offset(&mut self) -> Result<u64> {
+    pub(crate) fn offset(&mut self) -> Result<u64> {
         let mut byte = self.next()?;
         let mut value = u64::from(byte & 0x7f);
         while byte & 0x80 != 0 {

@@ -1,7 +1,7 @@
 //! The framing of git's protocols: packets with their length in four hexadecimal digits before
 //! them.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use offshoot_core::{Error, Result};
 
@@ -52,6 +52,47 @@ impl<'a> Packets<'a> {
         self.0 = rest;
         Ok(Some(packet))
     }
+}
+
+/// One packet of a request that is read as it comes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum OwnedPacket {
+    /// Content, without the newline at its end.
+    Data(Vec<u8>),
+    /// The end of a list.
+    Flush,
+    /// The end of the request.
+    End,
+}
+
+/// Reads the next packet of a stream, and nothing after it.
+pub(crate) fn read_packet(input: &mut dyn Read) -> Result<OwnedPacket> {
+    let broke_off = |error: io::Error| Error::invalid("the request broke off").with_source(error);
+    let mut digits = [0; 4];
+    let mut filled = 0;
+    while filled < digits.len() {
+        match input.read(&mut digits[filled..]).map_err(broke_off)? {
+            0 if filled == 0 => return Ok(OwnedPacket::End),
+            0 => return Err(broke_off(io::ErrorKind::UnexpectedEof.into())),
+            count => filled += count,
+        }
+    }
+    if digits == *b"0000" {
+        return Ok(OwnedPacket::Flush);
+    }
+    let bad = || Error::invalid("the request is not in git's packet format");
+    let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(&digits).map_err(|_| bad())?;
+    let length = usize::from_str_radix(text, 16).map_err(|_| bad())?;
+    if !is_hex || length < 4 {
+        return Err(bad());
+    }
+    let mut data = vec![0; length - 4];
+    input.read_exact(&mut data).map_err(broke_off)?;
+    if data.last() == Some(&b'\n') {
+        data.pop();
+    }
+    Ok(OwnedPacket::Data(data))
 }
 
 /// Writes one line as a packet.
@@ -152,7 +193,14 @@ mod tests {
             "0", "000", "0002", "0003", "0005", "00zz", "+004", "ffffx", "0006a",
         ] {
             assert!(Packets::new(bad.as_bytes()).next().is_err(), "{bad}");
+            assert!(read_packet(&mut bad.as_bytes()).is_err(), "{bad}");
         }
+        let mut input = &b"0006a\n0000pack"[..];
+        let data = OwnedPacket::Data(b"a".to_vec());
+        assert_eq!(read_packet(&mut input).unwrap(), data);
+        assert_eq!(read_packet(&mut input).unwrap(), OwnedPacket::Flush);
+        assert_eq!(input, b"pack");
+        assert_eq!(read_packet(&mut &b""[..]).unwrap(), OwnedPacket::End);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::pkt_line::{
 };
 
 /// The name of this server in the protocol.
-const AGENT: &str = concat!("agent=offshoot/", env!("CARGO_PKG_VERSION"));
+pub(crate) const AGENT: &str = concat!("agent=offshoot/", env!("CARGO_PKG_VERSION"));
 
 /// The version of git's protocol that a client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -292,7 +292,7 @@ impl UploadPack<'_> {
     }
 }
 
-fn client_gone(error: io::Error) -> Error {
+pub(crate) fn client_gone(error: io::Error) -> Error {
     Error::new(ErrorCode::WriteFailed, "the client went away").with_source(error)
 }
 

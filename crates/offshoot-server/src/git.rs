@@ -1,10 +1,10 @@
-//! `git clone` and `git fetch` over HTTP: `/git/{project}.git` and `/git/workspaces/{ws}.git`.
+//! `git clone`, `git fetch` and `git push` over HTTP: `/git/{project}.git` and
+//! `/git/workspaces/{ws}.git`.
 //!
 //! What is spoken is git's own protocol, which the engine answers; here it meets HTTP. A token comes
-//! as the password of basic authentication, because that is what git asks people for. Nothing can be
-//! pushed: changes come in by merges.
+//! as the password of basic authentication, because that is what git asks people for.
 
-use std::io::Read as _;
+use std::io::Read;
 
 use axum::Router;
 use axum::body::Body;
@@ -13,16 +13,18 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use offshoot_core::{Error, ErrorCode, Result, percent_decode};
-use offshoot_engine::{GitClone, GitProtocol, Repository};
+use offshoot_engine::{GitClone, GitProtocol, GitPush, PackLimits, Repository};
 
 use crate::app::Shared;
 use crate::auth::{self, Caller};
-use crate::body::{blocking, collect, too_large, written};
+use crate::body::{BodyReader, blocking, collect, too_large, written};
 use crate::error::{Answer, Problem};
 use crate::extract::Query;
 
 const UPLOAD: &str = "git-upload-pack";
 const RECEIVE: &str = "git-receive-pack";
+/// The most objects of one push. Larger repositories are imported where they are.
+const MOST_OBJECTS: u32 = 1_000_000;
 
 /// The routes, with a check of their own before them.
 pub(crate) fn router(app: &Shared) -> Router<Shared> {
@@ -100,9 +102,17 @@ async fn answer(State(app): State<Shared>, caller: Caller, request: Request) -> 
     let service = query.text("service")?;
     let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
     match (asked.service.as_str(), service) {
-        ("info/refs", Some(RECEIVE)) | (RECEIVE, _) => {
-            open(&caller, asked.repository).await?;
-            Err(read_only().into())
+        ("info/refs", Some(RECEIVE)) if is_get => {
+            let push = open_push(&caller, asked.repository).await?;
+            let refs = blocking(move || {
+                let mut refs = Vec::new();
+                push.advertise(protocol, &mut refs).map(|()| refs)
+            });
+            Ok(with_type(RECEIVE, "advertisement", Body::from(refs.await?)))
+        }
+        (RECEIVE, _) if *request.method() == Method::POST => {
+            let push = open_push(&caller, asked.repository).await?;
+            receive(&app, push, request).await
         }
         ("info/refs", Some(UPLOAD)) if is_get => {
             let clone = open(&caller, asked.repository).await?;
@@ -110,7 +120,7 @@ async fn answer(State(app): State<Shared>, caller: Caller, request: Request) -> 
                 let mut refs = Vec::new();
                 clone.advertise(protocol, &mut refs).map(|()| refs)
             });
-            Ok(with_type("advertisement", Body::from(refs.await?)))
+            Ok(with_type(UPLOAD, "advertisement", Body::from(refs.await?)))
         }
         ("info/refs", _) if is_get => {
             Err(Error::invalid("only git's smart protocol is spoken here")
@@ -126,7 +136,7 @@ async fn answer(State(app): State<Shared>, caller: Caller, request: Request) -> 
             )
             .await
         }
-        ("info/refs" | UPLOAD, _) => Err(wrong_method(request.method())),
+        ("info/refs" | UPLOAD | RECEIVE, _) => Err(wrong_method(request.method())),
         _ => Err(no_such_file()),
     }
 }
@@ -171,12 +181,7 @@ async fn open(caller: &Caller, repository: Repository) -> Result<GitClone> {
 
 /// Answers while it is being made: a pack is never in memory as a whole.
 async fn upload(app: &Shared, clone: GitClone, protocol: GitProtocol, request: Request) -> Answer {
-    let gzipped = match request.headers().get(header::CONTENT_ENCODING) {
-        None => false,
-        Some(coding) if coding == "gzip" || coding == "x-gzip" => true,
-        Some(coding) if coding == "identity" => false,
-        Some(_) => return Err(Error::invalid("the body is encoded in an unknown way").into()),
-    };
+    let gzipped = is_gzipped(request.headers())?;
     let limits = &app.options.limits;
     let most = limits.max_json_bytes;
     let mut asked = collect(request.into_body(), most, limits.idle_timeout)
@@ -197,7 +202,54 @@ async fn upload(app: &Shared, clone: GitClone, protocol: GitProtocol, request: R
         }
         Ok(())
     });
-    Ok(with_type("result", body))
+    Ok(with_type(UPLOAD, "result", body))
+}
+
+async fn open_push(caller: &Caller, repository: Repository) -> Result<GitPush> {
+    let caller = caller.clone();
+    blocking(move || caller.open_push(&repository)).await
+}
+
+/// Takes a push as it comes: a pack is never in memory as a whole. The answer is small, and is sent
+/// when everything is done.
+async fn receive(app: &Shared, push: GitPush, request: Request) -> Answer {
+    let gzipped = is_gzipped(request.headers())?;
+    let limits = &app.options.limits;
+    let most = limits.max_body_bytes;
+    let pack_limits = PackLimits {
+        pack_bytes: most,
+        object_bytes: most,
+        unpacked_bytes: limits.max_unpacked_bytes,
+        objects: MOST_OBJECTS,
+    };
+    // Commands stand before the pack, whose limit is told in git's own words.
+    let whole = most.saturating_add(limits.max_json_bytes);
+    let mut reader = BodyReader::new(request.into_body(), whole, limits.idle_timeout);
+    let report = blocking(move || {
+        let mut report = Vec::new();
+        let taken = {
+            let mut unzipped;
+            let input: &mut dyn Read = match gzipped {
+                true => {
+                    unzipped = flate2::read::MultiGzDecoder::new(&mut reader);
+                    &mut unzipped
+                }
+                false => &mut reader,
+            };
+            push.receive(input, &pack_limits, &mut report)
+        };
+        reader.explain(taken).map(|()| report)
+    });
+    Ok(with_type(RECEIVE, "result", Body::from(report.await?)))
+}
+
+fn is_gzipped(headers: &HeaderMap) -> Result<bool> {
+    match headers.get(header::CONTENT_ENCODING) {
+        None => Ok(false),
+        Some(coding) if coding == "gzip" || coding == "x-gzip" => Ok(true),
+        Some(coding) if coding == "identity" => Ok(false),
+        Some(_) => Err(Error::invalid("the body is encoded in an unknown way")),
+    }
 }
 
 fn unzip(bytes: &[u8], most: u64) -> Result<Vec<u8>> {
@@ -212,25 +264,17 @@ fn unzip(bytes: &[u8], most: u64) -> Result<Vec<u8>> {
     Ok(plain)
 }
 
-fn with_type(kind: &str, body: Body) -> Response {
+fn with_type(service: &str, kind: &str, body: Body) -> Response {
     let mut response = Response::new(body);
-    if let Ok(value) = HeaderValue::from_str(&format!("application/x-{UPLOAD}-{kind}")) {
+    if let Ok(value) = HeaderValue::from_str(&format!("application/x-{service}-{kind}")) {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
     }
     response
 }
 
-fn read_only() -> Error {
-    Error::new(
-        ErrorCode::PermissionDenied,
-        "this repository can be cloned and fetched from, and takes no push",
-    )
-    .with_hint("bring changes in through a workspace: fork the project, change it, complete it")
-}
-
 fn no_such_file() -> Problem {
     let error = Error::invalid("there is nothing at this place of a git repository")
-        .with_hint("clone `/git/PROJECT.git` or `/git/workspaces/WORKSPACE.git`");
+        .with_hint("clone or push to `/git/PROJECT.git` or `/git/workspaces/WORKSPACE.git`");
     Problem::with_status(error, StatusCode::NOT_FOUND)
 }
 

@@ -25,11 +25,12 @@ pub(crate) const LARGE_BODY: u64 = 1 << 20;
 
 /// Requests that may take as long as the work they ask for: they read directories of the host, or
 /// wait for merges before them.
-const LONG_RUNNING: [&str; 4] = [
+const LONG_RUNNING: [&str; 5] = [
     "/api/v1/projects",
     "/api/v1/projects/{project}/sync",
     "/api/v1/workspaces/{workspace}/complete",
     "/api/v1/workspace/{agent}/complete",
+    "/git/{*path}",
 ];
 
 /// The ids of requests: no two of any server are the same.

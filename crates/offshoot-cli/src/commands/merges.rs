@@ -87,6 +87,7 @@ pub(super) fn complete(cx: &mut Context<'_>, args: &CompleteArgs) -> CommandResu
         keep: args.keep,
         include_ignored: args.include_ignored,
         label: args.label.clone(),
+        ..CompleteOptions::default()
     };
     let standing = cx.stands_in(&id);
     let completed = match args.dry_run {

@@ -17,6 +17,7 @@ mod merge_file;
 mod merges;
 mod power_cut;
 mod projects;
+mod push_kill;
 mod reading;
 mod serve;
 mod support;

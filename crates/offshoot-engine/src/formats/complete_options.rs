@@ -1,10 +1,11 @@
 //! The options of a merge that was requested and is not done yet.
 
-use offshoot_core::Result;
+use offshoot_core::{ObjectId, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{StoredFormat, parse_text, to_text};
-use crate::merge::complete::CompleteOptions;
+use crate::content::as_text;
+use crate::merge::complete::{CompleteOptions, PushedCommit};
 use crate::project::policy::Policy;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,37 @@ pub(super) struct StoredOptions {
     pub(super) include_ignored: bool,
     #[serde(default)]
     pub(super) label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) push: Option<StoredPush>,
+}
+
+/// A pushed commit, also in receipts.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StoredPush {
+    #[serde(with = "as_text")]
+    commit: ObjectId,
+    over_protected: bool,
+    all_or_nothing: bool,
+}
+
+impl From<PushedCommit> for StoredPush {
+    fn from(push: PushedCommit) -> Self {
+        StoredPush {
+            commit: push.commit,
+            over_protected: push.over_protected,
+            all_or_nothing: push.all_or_nothing,
+        }
+    }
+}
+
+impl From<StoredPush> for PushedCommit {
+    fn from(push: StoredPush) -> Self {
+        PushedCommit {
+            commit: push.commit,
+            over_protected: push.over_protected,
+            all_or_nothing: push.all_or_nothing,
+        }
+    }
 }
 
 impl StoredFormat for StoredOptions {
@@ -29,6 +61,7 @@ pub(crate) fn complete_options_text(options: &CompleteOptions) -> Result<String>
         keep: options.keep,
         include_ignored: options.include_ignored,
         label: options.label.clone(),
+        push: options.push.map(StoredPush::from),
     })
 }
 
@@ -40,5 +73,6 @@ pub(crate) fn parse_complete_options(text: &str) -> Result<CompleteOptions> {
         keep: stored.keep,
         include_ignored: stored.include_ignored,
         label: stored.label,
+        push: stored.push.map(PushedCommit::from),
     })
 }

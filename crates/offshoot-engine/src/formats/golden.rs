@@ -8,7 +8,9 @@ use super::*;
 use crate::access::{Operation, PrincipalKind};
 use crate::content::left_out::LeftOut;
 use crate::content::rows::ParentProject;
-use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
+use crate::merge::complete::{
+    AutoResolved, CompleteOptions, Completed, PendingConflict, PushedCommit,
+};
 use crate::merge::policy_decision::Decided;
 use crate::merge::regions::{PartChoice, PartChoices};
 use crate::merge::review_row::{LandsIn, Who};
@@ -65,6 +67,7 @@ fn complete_options() {
         keep: false,
         include_ignored: true,
         label: Some("Löwe".to_owned()),
+        push: None,
     };
     check(
         &options,
@@ -72,6 +75,20 @@ fn complete_options() {
         parse_complete_options,
         [golden!("complete_options/1"), golden!("complete_options/2")],
     );
+    let pushed = CompleteOptions {
+        push: Some(PushedCommit {
+            commit: id('a'),
+            over_protected: true,
+            all_or_nothing: false,
+        }),
+        ..CompleteOptions::default()
+    };
+    let text = golden!("complete_options/2-push");
+    assert_eq!(
+        format!("{}\n", complete_options_text(&pushed).unwrap()),
+        text
+    );
+    assert_eq!(parse_complete_options(text).unwrap(), pushed);
     let first = parse_complete_options(golden!("complete_options/1-first")).unwrap();
     let keep = CompleteOptions {
         keep: true,
@@ -140,6 +157,7 @@ fn receipt() -> Completed {
         keep: true,
         atomic: true,
         landed_nothing: true,
+        pushed: None,
         after: None,
     }
 }

@@ -3,10 +3,11 @@
 use offshoot_core::{ObjectId, RelPath, Result};
 use serde::{Deserialize, Serialize};
 
+use super::complete_options::StoredPush;
 use super::{StoredFormat, parse_text, to_text};
 use crate::content::as_text;
 use crate::content::left_out::LeftOut;
-use crate::merge::complete::{AutoResolved, Completed, PendingConflict};
+use crate::merge::complete::{AutoResolved, Completed, PendingConflict, PushedCommit};
 use crate::merge::policy_decision::Decided;
 use crate::project::policy::Policy;
 use crate::sync::ignored::IgnoredFiles;
@@ -41,6 +42,8 @@ struct StoredReceipt {
     atomic: bool,
     #[serde(default)]
     landed_nothing: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pushed: Option<StoredPush>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -119,6 +122,7 @@ pub(crate) fn receipt_text(completed: &Completed) -> Result<String> {
         keep: done.keep,
         atomic: done.atomic,
         landed_nothing: done.landed_nothing,
+        pushed: done.pushed.map(StoredPush::from),
     })
 }
 
@@ -154,6 +158,7 @@ pub(crate) fn parse_receipt(text: &str) -> Result<Completed> {
         keep: stored.keep,
         atomic: stored.atomic,
         landed_nothing: stored.landed_nothing,
+        pushed: stored.pushed.map(PushedCommit::from),
         after: None,
     })
 }
@@ -168,10 +173,13 @@ pub(crate) fn replace_ids_in_receipt(
         theirs,
         since,
         decided,
+        pushed,
         ..
     } = completed;
     let lost = decided.iter_mut().map(|one| &mut one.lost);
-    for id in [snapshot, theirs, since].into_iter().chain(lost).flatten() {
+    let pushed = pushed.as_mut().map(|push| &mut push.commit);
+    let named = [snapshot, theirs, since].into_iter().chain(lost).flatten();
+    for id in named.chain(pushed) {
         *id = new(*id);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use offshoot_core::{Error, ErrorCode, GitMode, ObjectId, ObjectKind, Result};
 use offshoot_git::{
-    Commit, CommitGraph, Divergence, FetchRequest, GitRepository, ObjectReader, git_mode,
-    read_commit,
+    Commit, CommitGraph, Divergence, FetchRequest, GitRepository, ObjectReader, ObjectStream,
+    git_mode, read_commit,
 };
 use offshoot_store::Bulk;
 
@@ -19,19 +19,20 @@ use crate::project::import_git::{RepositoryReader, broken};
 /// The most trees in the cache. A full cache is emptied.
 const MAX_CACHED: usize = 4096;
 
-/// Objects of the store and, beside them, of a repository.
+/// Objects of the store and, beside them, of where commits come from: a repository, or a pack that
+/// was pushed.
 pub(crate) struct BothObjects<'a> {
     stored: StoredObjects<'a>,
-    repository: &'a GitRepository,
+    source: &'a dyn ObjectReader,
     /// Trees are read again and again where paths are looked up.
     trees: Mutex<HashMap<ObjectId, Arc<[u8]>>>,
 }
 
 impl<'a> BothObjects<'a> {
-    pub(crate) fn new(stored: StoredObjects<'a>, repository: &'a GitRepository) -> Self {
+    pub(crate) fn new(stored: StoredObjects<'a>, source: &'a dyn ObjectReader) -> Self {
         BothObjects {
             stored,
-            repository,
+            source,
             trees: Mutex::default(),
         }
     }
@@ -48,7 +49,7 @@ impl ObjectReader for BothObjects<'_> {
         }
         let found = match self.stored.read(id)? {
             Some(found) => Some(found),
-            None => self.repository.read(id)?,
+            None => self.source.read(id)?,
         };
         if let Some((ObjectKind::Tree, bytes)) = &found {
             let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,6 +59,13 @@ impl ObjectReader for BothObjects<'_> {
             trees.insert(*id, Arc::clone(bytes));
         }
         Ok(found)
+    }
+
+    fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
+        match self.stored.open(id)? {
+            Some(found) => Ok(Some(found)),
+            None => self.source.open(id),
+        }
     }
 }
 
@@ -84,7 +92,7 @@ pub(crate) fn compare(
 
 /// The commits from one up to another by first parents, without the first; none if it is not among
 /// them. The oldest comes first.
-pub(crate) fn chain_between(
+fn chain_between(
     objects: &dyn ObjectReader,
     from: ObjectId,
     to: ObjectId,
@@ -111,6 +119,20 @@ pub(crate) fn chain_between(
         chain.push((id, commit));
     }
     Ok(None)
+}
+
+/// The commits up to a tip, or the tip alone if it comes from somewhere else: where a person merged
+/// the project with git, that merge alone comes next.
+pub(crate) fn chain_or_tip(
+    objects: &dyn ObjectReader,
+    from: ObjectId,
+    tip: ObjectId,
+    compared: &Comparison,
+) -> Result<CommitChain> {
+    match chain_between(objects, from, tip, compared.divergence.other)? {
+        Some(chain) => Ok(chain),
+        None => Ok(vec![(tip, read_commit(objects, &tip)?)]),
+    }
 }
 
 /// Refuses commits that change which commit of another repository (a submodule) stands somewhere:
@@ -168,9 +190,19 @@ impl Links {
         if let Some(lone) = plan.shallow.iter().find(|id| !cut.contains(id)) {
             return Err(broken(&format!("a parent of `{lone}` is missing")));
         }
+        self.store_objects(objects, &plan.objects, progress)
+    }
+
+    /// Stores these objects. Nothing names them yet.
+    pub(crate) fn store_objects(
+        &self,
+        objects: &dyn ObjectReader,
+        ids: &[ObjectId],
+        progress: &mut dyn FnMut(ImportProgress),
+    ) -> Result<Fetched> {
         let bulk = self.store().bulk();
         let mut reading = RepositoryReader::new(&self.projects, objects, &bulk, progress);
-        reading.objects(&plan.objects)?;
+        reading.objects(ids)?;
         let sizes = std::mem::take(&mut reading.blobs);
         drop(reading);
         Ok(Fetched {

@@ -1,4 +1,5 @@
-//! Links: projects that follow a branch of a git repository, and give back what was merged.
+//! Links: projects that follow a branch of a git repository, and give back what was merged. What
+//! people push with git comes in here too: both bring commits.
 //!
 //! The repository is one more agent. What is new in it is merged like the work of a fork, with the
 //! commit that was taken last as the base; what was merged goes back as commits on a branch. The
@@ -10,8 +11,12 @@
 mod auto;
 pub(crate) mod create;
 pub(crate) mod incoming;
+pub(crate) mod land;
 pub(crate) mod pull;
 pub(crate) mod push;
+pub(crate) mod receive;
+pub(crate) mod receive_project;
+pub(crate) mod receive_workspace;
 pub(crate) mod status;
 
 use std::path::PathBuf;

@@ -19,24 +19,20 @@ use offshoot_store::{Durability, ReadTx, WorkspaceKey, WorkspaceRow, WorkspaceSt
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, state_of_row};
-use crate::content::state::State;
 use crate::formats::{Link, PendingPull};
 use crate::link::Links;
 use crate::link::create::no_branch;
 use crate::link::incoming::{
-    BothObjects, Comparison, Fetched, chain_between, compare, refuse_moved_submodules,
+    BothObjects, Comparison, Fetched, chain_or_tip, compare, refuse_moved_submodules,
 };
+use crate::link::land::{Arriving, TRIES, state_in};
 use crate::merge::complete::{CompleteOptions, Completed, PendingConflict, receipt};
 use crate::merge::review_row::parts_of;
 use crate::merge::three_way::{ThreeStates, merge_into_project};
-use crate::project::advance::{CommitChain, Incoming};
 use crate::project::head::is_unmoved;
 use crate::project::import::ImportProgress;
 use crate::project::link::{change_link, link_in, put_link};
 use crate::project::policy::Policy;
-
-/// How often commits are compared again because the project moved meanwhile.
-const TRIES: usize = 64;
 
 /// How a pull is done.
 #[derive(Clone, Debug, Default)]
@@ -185,7 +181,6 @@ impl Links {
             // A commit of git holds no sidecar, so one cannot stand for a state that has one.
             let is_behind = compared.divergence.is_contained(head) && project.sidecar == EMPTY_TREE;
             let chain = match is_behind {
-                // Where a person merged the project with git, that merge alone comes next.
                 true => Some(chain_or_tip(&objects, head, pull.tip, &compared)?),
                 false => None,
             };
@@ -202,30 +197,16 @@ impl Links {
                 (Some(_), None) => return self.plan_forward(pull, &objects, &project, &compared),
                 (None, None) => return self.plan_merge(pull, &objects, &project, &compared),
             };
-            let incoming = Incoming {
+            let arriving = Arriving {
                 objects: &objects,
-                sizes: &fetched.sizes,
+                fetched,
                 cause: pull.cause,
-                at: self.context.now(),
             };
-            let advance = self.store().read(|tx| {
-                let number = newest_number(tx, &project)?;
-                incoming.advance(tx, &project, number, &chain)
-            })?;
-            let landed = self.store().write(Durability::Synced, |tx| {
-                if !is_unmoved(tx, &project)? {
-                    return Ok(false);
-                }
-                fetched.bulk.insert(tx)?;
-                advance.write(tx, &project)?;
-                take(tx, pull)?;
-                Ok(true)
-            })?;
-            if landed {
-                self.directories.publish(pull.key);
+            let also = |tx: &mut dyn WriteTx| take(tx, pull);
+            if let Some(changed) = self.forward(&project, &chain, &arriving, &also)? {
                 return Ok(Pulled {
                     snapshot: Some(pull.tip),
-                    changed: advance.changed_files(),
+                    changed,
                     ..pull.told(PullWay::FastForward, &compared)
                 });
             }
@@ -249,20 +230,16 @@ impl Links {
         let tip = read_commit(objects, &pull.tip)?;
         let (base_id, base) = self.base_commit(pull, objects, compared)?;
         refuse_moved_submodules(objects, &base, &tip)?;
-        let incoming = Incoming {
+        let arriving = Arriving {
             objects,
-            sizes: &fetched.sizes,
+            fetched,
             cause: pull.cause,
-            at: self.context.now(),
         };
         let workspace = match self.waiting_workspace(pull)? {
             Some(row) => {
                 let from = row.head.unwrap_or(base_id);
                 let chain = chain_or_tip(objects, from, pull.tip, compared)?;
-                let advance = self.store().read(|tx| {
-                    let number = newest_number(tx, &row)?;
-                    incoming.advance(tx, &row, number, &chain)
-                })?;
+                let advance = self.advance(&row, &chain, &arriving)?;
                 self.store().write(Durability::Synced, |tx| {
                     refuse_changed(tx, &row)?;
                     fetched.bulk.insert(tx)?;
@@ -275,18 +252,11 @@ impl Links {
             }
             None => {
                 let chain = chain_or_tip(objects, base_id, pull.tip, compared)?;
-                let (start, advance) = self.store().read(|tx| {
-                    let (row, start) = incoming.start(tx, project, (base_id, &base))?;
-                    let advance = incoming.advance(tx, &row, start.number, &chain)?;
-                    Ok((start, advance))
-                })?;
-                let also = |tx: &mut dyn WriteTx, row: &WorkspaceRow| {
-                    fetched.bulk.insert(tx)?;
-                    advance.write(tx, row)?;
-                    set_pending(tx, pull, row.key)
-                };
+                let also =
+                    |tx: &mut dyn WriteTx, row: &WorkspaceRow| set_pending(tx, pull, row.key);
+                let onto = (base_id, &base);
                 let name = workspace_name(pull.id);
-                (self.forks).fork_of_commit(pull.id, &name, start, &also, pull.cause)?
+                self.fork_with(pull.id, &name, project, onto, &chain, &arriving, &also)?
             }
         };
         let options = CompleteOptions {
@@ -315,18 +285,7 @@ impl Links {
     ) -> Result<(ObjectId, Commit)> {
         let mut base = pull.link.taken;
         if !compared.rewritten {
-            // Where each side merged the other there are several. The newest of ours knows most of
-            // what agents did since.
-            let mut newest = None;
-            self.store().read(|tx| {
-                for id in &compared.divergence.bases {
-                    let number = tx.snapshot(pull.key, id)?.map(|row| row.number);
-                    newest = newest.max(number.map(|number| (number, *id)));
-                }
-                Ok(())
-            })?;
-            let first = compared.divergence.bases.first().copied();
-            base = newest.map(|(_, id)| id).or(first).unwrap_or(base);
+            base = self.newest_base(pull.key, compared)?.unwrap_or(base);
         }
         Ok((base, read_commit(objects, &base)?))
     }
@@ -428,19 +387,6 @@ impl Links {
     }
 }
 
-/// The commits up to a tip, or the tip alone if it comes from somewhere else.
-fn chain_or_tip(
-    objects: &BothObjects<'_>,
-    from: ObjectId,
-    tip: ObjectId,
-    compared: &Comparison,
-) -> Result<CommitChain> {
-    match chain_between(objects, from, tip, compared.divergence.other)? {
-        Some(chain) => Ok(chain),
-        None => Ok(vec![(tip, read_commit(objects, &tip)?)]),
-    }
-}
-
 /// What a link has become because its pending merge has landed or is gone; none if nothing has.
 fn settle(tx: &dyn ReadTx, link: &Link) -> Result<Option<Link>> {
     let Some(pending) = &link.pending else {
@@ -474,11 +420,6 @@ fn set_pending(tx: &mut dyn WriteTx, pull: &Pull<'_>, workspace: WorkspaceKey) -
     })
 }
 
-fn newest_number(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<i64> {
-    let newest = tx.snapshots(row.key, 1)?;
-    Ok(newest.first().map_or(0, |newest| newest.number))
-}
-
 fn refuse_changed(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<()> {
     match is_unmoved(tx, row)? {
         true => Ok(()),
@@ -487,13 +428,6 @@ fn refuse_changed(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<()> {
             format!("the workspace `{}` was changed meanwhile", row.id),
         )
         .with_hint("nothing was changed; try again")),
-    }
-}
-
-fn state_in(commit: &Commit) -> State {
-    State {
-        tree: commit.tree,
-        sidecar: EMPTY_TREE,
     }
 }
 

@@ -9,7 +9,7 @@ use offshoot_store::{ForkRow, ReadTx, ReviewState, WorkspaceKey, WorkspaceRow};
 
 use crate::content::left_out::{reverting_edit, without_left_out};
 use crate::content::objects::PendingObjects;
-use crate::content::rows::{base_state, fork_row, state_of};
+use crate::content::rows::{base_state, state_of};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::merge::review_row::{KnownReviews, LandsIn};
 
@@ -19,14 +19,13 @@ use crate::merge::review_row::{KnownReviews, LandsIn};
 /// A fork is merged with all that it has. So what a merge brought that was undone later is in every
 /// merge after it, up to the undoing: those do not count either. One that came after that brought it
 /// again.
-pub(crate) fn merged_from_here(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<ObjectId>> {
-    let fork = fork_row(tx, row)?;
+pub(crate) fn merged_from_here(tx: &dyn ReadTx, fork: &ForkRow) -> Result<Option<ObjectId>> {
     let number = |snapshot: &Option<ObjectId>| number_of(tx, fork.project, snapshot.as_ref());
     let mut undone = Vec::new();
-    for merge in tx.undone_merges(row.key)? {
+    for merge in tx.undone_merges(fork.workspace)? {
         undone.push((number(&merge.snapshot)?, number(&merge.undone_by)?));
     }
-    let mut next = tx.last_landed(row.key, &fork.base, None)?;
+    let mut next = tx.last_landed(fork.workspace, &fork.base, None)?;
     while let Some(merge) = next {
         let landed = number(&merge.snapshot)?;
         // Later merges are no part of this one, and earlier undoings were before it.
@@ -36,7 +35,7 @@ pub(crate) fn merged_from_here(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Op
         if undone.iter().all(is_whole) {
             return Ok(Some(merge.theirs));
         }
-        next = tx.last_landed(row.key, &fork.base, Some(&merge.id))?;
+        next = tx.last_landed(fork.workspace, &fork.base, Some(&merge.id))?;
     }
     Ok(None)
 }

@@ -48,6 +48,19 @@ pub struct CompleteOptions {
     pub include_ignored: bool,
     /// What to call the snapshot that lands; none says which workspace it is of.
     pub label: Option<String>,
+    /// What the workspace brings, if it was made for a push.
+    pub push: Option<PushedCommit>,
+}
+
+/// A commit that somebody pushed, on its way into a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushedCommit {
+    /// The commit, which what lands has as a further parent.
+    pub commit: ObjectId,
+    /// Whether who pushed may change protected paths.
+    pub over_protected: bool,
+    /// Whether a conflict is an error, so that nothing waits for a review.
+    pub all_or_nothing: bool,
 }
 
 /// What came of a merge.
@@ -91,6 +104,8 @@ pub struct Completed {
     pub atomic: bool,
     /// Whether every conflict has ended by now and the project had all of it already.
     pub landed_nothing: bool,
+    /// The commit that somebody pushed and that the merge brings.
+    pub pushed: Option<PushedCommit>,
     /// What became of the workspace; none in a plan and in the log.
     pub after: Option<AfterMerge>,
 }
@@ -169,18 +184,41 @@ impl Merges {
                 });
             }
         };
+        let completion = self.completion(project, options, cause)?;
         let completion = CompletionRow {
+            workspace: row.key,
+            ..completion
+        };
+        self.store()
+            .write(Durability::Relaxed, |tx| tx.put_completion(&completion))?;
+        self.run_requested(&completion, id)
+    }
+
+    /// A request for a merge that is not written yet. The caller says of which workspace.
+    pub(crate) fn completion(
+        &self,
+        project: WorkspaceKey,
+        options: &CompleteOptions,
+        cause: &Cause,
+    ) -> Result<CompletionRow> {
+        Ok(CompletionRow {
             id: random_name(),
             project,
-            workspace: row.key,
+            workspace: WorkspaceKey(0),
             options: formats::complete_options_text(options)?,
             cause: cause.clone(),
             at: self.context.now(),
             landed: false,
-        };
-        self.store()
-            .write(Durability::Relaxed, |tx| tx.put_completion(&completion))?;
-        self.run_waiting(project, Some(&completion.id))?
+        })
+    }
+
+    /// Does a merge whose request is written, after those before it.
+    pub(crate) fn run_requested(
+        &self,
+        completion: &CompletionRow,
+        id: &WorkspaceId,
+    ) -> Result<Completed> {
+        self.run_waiting(completion.project, Some(&completion.id))?
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::WorkspaceBusy,
@@ -369,6 +407,9 @@ impl Merges {
             let mut objects = self.contents.objects_in(tx);
             objects.cache_trees();
             let mut plan = self.plan_merge(tx, &objects, &request)?;
+            if options.push.is_some_and(|push| push.all_or_nothing) {
+                refuse_conflicts(&plan.outcome.completed)?;
+            }
             plan.outcome.completed.theirs = Some(theirs.id);
             plan.outcome
                 .completed
@@ -465,6 +506,21 @@ fn project_of_fork(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceKey> 
     let fork = fork_row(tx, row)?;
     project_name(tx, &fork)?;
     Ok(fork.project)
+}
+
+/// Refuses a merge that leaves anything to decide.
+pub(crate) fn refuse_conflicts(planned: &Completed) -> Result<()> {
+    if planned.conflicts.is_empty() {
+        return Ok(());
+    }
+    let paths: Vec<String> = (planned.conflicts.iter())
+        .map(|conflict| conflict.path.to_text())
+        .collect();
+    Err(Error::new(
+        ErrorCode::MergeConflict,
+        format!("{} paths conflict with the project", paths.len()),
+    )
+    .with_details(serde_json::json!({ "conflicts": paths })))
 }
 
 /// What a receipt says.

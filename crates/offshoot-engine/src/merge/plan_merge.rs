@@ -74,7 +74,7 @@ struct DecisionsSoFar {
     proposal: Proposal,
     completed: Completed,
     reviews: Vec<ReviewRow>,
-    /// The commit of the linked repository that the merge brings.
+    /// The commit of git that the merge brings: of the linked repository, or pushed.
     pulled: Option<ObjectId>,
 }
 
@@ -90,7 +90,7 @@ impl Merges {
         let settings_row = settings_row(tx, project.key)?;
         let settings = MergeSettings::of_row(&settings_row)?;
         let known = KnownReviews::read(tx, request.row.key)?;
-        let since = merged_from_here(tx, request.row)?;
+        let since = merged_from_here(tx, request.fork)?;
         let mut bench = PendingObjects::new(objects);
         let forked = (request.row, request.fork);
         let base = merge_base(tx, &mut bench, forked, since.as_ref(), &known)?;
@@ -104,13 +104,16 @@ impl Merges {
         let options = MergeOptions::default();
         let mut merge = merge_into_project(self.store(), objects, states, &options)?;
         let protection = Protection::new(&settings.protect);
-        let pulled = match request.snapshot {
-            Some(theirs) => pulled_commit(&settings_row, request.row.key, theirs)?,
-            None => None,
+        let pushed = request.options.push;
+        let pulled = match (pushed, request.snapshot) {
+            (Some(push), _) => Some(push.commit),
+            (None, Some(theirs)) => pulled_commit(&settings_row, request.row.key, theirs)?,
+            (None, None) => None,
         };
-        let held = match pulled {
-            Some(_) => Vec::new(),
-            None => protection.hold(objects, states, &mut merge)?,
+        let passes = pushed.map_or(pulled.is_some(), |push| push.over_protected);
+        let held = match passes {
+            true => Vec::new(),
+            false => protection.hold(objects, states, &mut merge)?,
         };
         let changes = ChangedPaths::new(&merge.theirs);
         let lands_in = LandsIn::Project;
@@ -372,6 +375,7 @@ fn receipt_so_far(
             None => settings.landing == Landing::Atomic,
         },
         landed_nothing: false,
+        pushed: request.options.push,
         after: None,
     }
 }

@@ -275,9 +275,13 @@ impl Merges {
             let settings = MergeSettings::read(tx, merge.project)?;
             let protection = Protection::new(&settings.protect);
             // What is protected lands by its own decision, like a conflict.
-            let held = match pulled_by(tx, Some(merge))? {
-                Some(_) => Vec::new(),
-                None => protection.hold(objects, states, &mut again)?,
+            let passes = match receipt(merge)?.pushed {
+                Some(push) => push.over_protected,
+                None => pulled_by(tx, Some(merge))?.is_some(),
+            };
+            let held = match passes {
+                true => Vec::new(),
+                false => protection.hold(objects, states, &mut again)?,
             };
             let held = held.into_iter().map(|one| one.path);
             let mut new: Vec<RelPath> = held.filter(|path| !known.contains(path)).collect();
@@ -348,10 +352,13 @@ fn decided_by_policy(
     Ok((!is_refused).then_some(verdict.edits))
 }
 
-/// The commit of the linked repository that a merge brings.
+/// The commit of git that a merge brings: pushed, or of the linked repository.
 fn pulled_by(tx: &dyn ReadTx, merge: Option<&MergeRow>) -> Result<Option<ObjectId>> {
     match merge {
         Some(merge) => {
+            if let Some(push) = receipt(merge)?.pushed {
+                return Ok(Some(push.commit));
+            }
             let project = settings_row(tx, merge.project)?;
             pulled_commit(&project, merge.workspace, merge.theirs)
         }

@@ -86,7 +86,7 @@ impl Merges {
         let synced = self.sync.sync_locked(&row, false)?;
         let plan = || {
             self.store().read(|tx| {
-                let merged = merged_from_here(tx, &row)?;
+                let merged = merged_from_here(tx, &fork_row(tx, &row)?)?;
                 self.plan_update(tx, &row, merged.as_ref())
             })
         };

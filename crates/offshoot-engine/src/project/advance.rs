@@ -7,14 +7,16 @@ use std::collections::HashMap;
 
 use offshoot_core::{Cause, EMPTY_TREE, ObjectId, RelPath, Result, Timestamp, cancel};
 use offshoot_git::{Commit, ObjectReader};
-use offshoot_store::{HistoryOp, NewHistory, ReadTx, SnapshotRow, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{
+    HistoryOp, NewHistory, ReadTx, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WriteTx,
+};
 
 use crate::content::change_set::{kind_of, op_of};
 use crate::content::counters::CounterDelta;
 use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::rows::{size_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEntry};
-use crate::content::workspace_row::line_of;
+use crate::content::workspace_row::{check_quota, line_of};
 use crate::project::import_git::label;
 
 /// Commits, the oldest first, each the first parent of the next.
@@ -169,12 +171,7 @@ impl Advance {
     /// Writes the snapshots of a row that holds what they were worked out on. The objects must be
     /// stored.
     pub(crate) fn write(&self, tx: &mut dyn WriteTx, onto: &WorkspaceRow) -> Result<()> {
-        for snapshot in &self.snapshots {
-            tx.add_snapshot(&SnapshotRow {
-                workspace: onto.key,
-                ..snapshot.clone()
-            })?;
-        }
+        self.write_snapshots(tx, onto.key)?;
         // A workspace that was made for them got its number and its revision meanwhile.
         let later = onto.revision - self.from;
         let revision = self.next.revision + later;
@@ -196,6 +193,29 @@ impl Advance {
                 workspace: onto.key,
                 revision: line.revision + later,
                 ..line.clone()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses commits that make a workspace grow beyond its quota. `tracked` is what they were worked
+    /// out on: the workspace without its ignored files.
+    pub(crate) fn check_quota(&self, tracked: &WorkspaceRow, now: &WorkspaceRow) -> Result<()> {
+        let after = WorkspaceRow {
+            files: now.files + self.next.files - tracked.files,
+            dirs: now.dirs + self.next.dirs - tracked.dirs,
+            bytes: now.bytes + self.next.bytes - tracked.bytes,
+            ..now.clone()
+        };
+        check_quota(now, &after)
+    }
+
+    /// Writes the snapshots alone.
+    pub(crate) fn write_snapshots(&self, tx: &mut dyn WriteTx, onto: WorkspaceKey) -> Result<()> {
+        for snapshot in &self.snapshots {
+            tx.add_snapshot(&SnapshotRow {
+                workspace: onto,
+                ..snapshot.clone()
             })?;
         }
         Ok(())

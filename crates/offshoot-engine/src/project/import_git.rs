@@ -176,6 +176,9 @@ impl<'a> RepositoryReader<'a> {
     pub(crate) fn objects(&mut self, ids: &[ObjectId]) -> Result<()> {
         for id in ids {
             cancel::check()?;
+            if self.take_large(id)? {
+                continue;
+            }
             let (kind, bytes) = self.take(id)?;
             match kind {
                 ObjectKind::Tree => check_entries(&Tree::parse(bytes)?)?,
@@ -286,6 +289,21 @@ impl<'a> RepositoryReader<'a> {
         }
         self.blobs.insert(*id, bytes.len() as i64);
         Ok(bytes.len() as i64)
+    }
+
+    /// Stores a file that is too large for memory, piece by piece. Returns whether it is one.
+    fn take_large(&mut self, id: &ObjectId) -> Result<bool> {
+        let Some(mut stream) = self.repository.open(id)? else {
+            return Ok(false);
+        };
+        if stream.kind != ObjectKind::Blob || stream.size <= LARGEST_IN_PACK as u64 {
+            return Ok(false);
+        }
+        let store = self.projects.store();
+        let stored = store.prepare_stream(stream.kind, *id, stream.size, &mut stream.content)?;
+        self.bulk.add_prepared(stored);
+        self.blobs.insert(*id, stream.size as i64);
+        Ok(true)
     }
 
     /// Reads one object and stores it.

@@ -9,10 +9,10 @@ use offshoot_core::ObjectId;
 use offshoot_git::{CommitGraph, FetchRequest, GitProtocol, GitRepository, UploadPack};
 
 /// Pseudo-random numbers from a fixed seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -23,7 +23,7 @@ impl Dice {
 const COMMITS: usize = 60;
 
 /// A history of which every commit has a branch. Gives the ids in the order they were made.
-fn history(git: &Git, dice: &mut Dice, clock_jumps: bool) -> Vec<ObjectId> {
+pub(crate) fn history(git: &Git, dice: &mut Dice, clock_jumps: bool) -> Vec<ObjectId> {
     let mut stream = String::new();
     for n in 1..=COMMITS {
         let time = match clock_jumps {

@@ -8,6 +8,8 @@ mod dotgit;
 mod export;
 mod fetch;
 mod fork_git;
+mod fsck;
 mod ignore;
 mod import;
+mod receive;
 mod trees;

@@ -16,6 +16,8 @@ mod events;
 mod every_door;
 mod files;
 mod git;
+mod git_push;
+mod git_push_refused;
 mod golden;
 mod identity;
 mod landed;
