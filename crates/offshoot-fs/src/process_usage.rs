@@ -214,15 +214,16 @@ pub fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// One line of a mount table.
-struct Mount {
+pub(crate) struct Mount {
     device: String,
     /// Which part of the file system it shows.
     root: PathBuf,
     /// Where.
-    point: PathBuf,
+    pub(crate) point: PathBuf,
 }
 
-fn mounts(process: &Path) -> io::Result<Vec<Mount>> {
+/// The mount table of a process, whose directory in `/proc` is given.
+pub(crate) fn mounts(process: &Path) -> io::Result<Vec<Mount>> {
     let table = fs::read(process.join("mountinfo"))?;
     let mount = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();

@@ -18,6 +18,8 @@ mod merges;
 mod power_cut;
 mod projects;
 mod reading;
+#[cfg(target_os = "linux")]
+mod rootless;
 mod serve;
 mod support;
 mod surface;
