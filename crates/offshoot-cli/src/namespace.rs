@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Command as Program;
 
 use offshoot_core::Result;
-use offshoot_engine::{Entered, ProviderName, UserNamespace, create_data_dir, user_namespace_of};
+use offshoot_engine::{
+    EngineOptions, Entered, ProviderName, UserNamespace, create_data_dir, user_namespace_of,
+};
 
 use crate::args::{Command, DataCommand};
 use crate::config::Settings;
@@ -29,18 +31,29 @@ enum Need {
     Required,
 }
 
-/// Goes into the namespace if the command has to. Returns whether what this process mounts shows only
-/// there. Where that cannot be had, commands go on without, as far as they come.
-pub(crate) fn enter(settings: &Settings, command: &Command) -> Result<bool> {
+/// Goes into the namespace if the command has to, and lets the engine know. Where it cannot be had,
+/// commands go on without, as far as they come.
+pub(crate) fn enter(
+    settings: &Settings,
+    command: &Command,
+    options: &mut EngineOptions,
+) -> Result<()> {
     let need = need(settings, command)?;
     let namespace = user_namespace_of(&settings.data.value);
     if is_root() || need == Need::Outside || (need <= Need::IfMade && !namespace.was_made()) {
-        return Ok(false);
+        return Ok(());
     }
-    let entered = go(&settings.data.value, &namespace, need);
-    match entered {
+    // As all processes see it that are not in the namespace, or were not yet.
+    let outside = std::fs::File::open(&settings.data.value);
+    let outside = outside.ok().and_then(offshoot_sys::unique_mount_id);
+    match go(&settings.data.value, &namespace, need) {
+        Ok(Entered::Inside) => {
+            options.private_mounts = true;
+            options.mount = outside;
+            Ok(())
+        }
         Err(error) if need == Need::Required => Err(error),
-        entered => Ok(entered.is_ok_and(|entered| entered == Entered::Inside)),
+        _ => Ok(()),
     }
 }
 

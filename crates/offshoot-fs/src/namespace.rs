@@ -21,14 +21,13 @@ use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_sys::{
-    FileLock, LockMode, bind_onto_itself, effective_user, enter_namespaces, may_mount,
-    mount_namespace, process_handle, unmount_lazily, unshare_mounts,
+    FileLock, LockMode, bind_onto_itself, effective_user, enter_namespaces, is_mount_point,
+    may_mount, mount_namespace, process_handle, unmount_lazily, unshare_mounts,
 };
 use rustix::fs::inotify;
 use rustix::io::Errno;
 
 use crate::errors::is;
-use crate::process_usage::mounts;
 
 /// How long a command waits for another one that starts a holder, and for the holder itself.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -114,7 +113,10 @@ impl UserNamespace {
         }
         let lock = FileLock::acquire(&self.dir.join("lock"), LockMode::Exclusive, START_TIMEOUT);
         let _lock = lock.map_err(cannot_enter)?.ok_or_else(|| {
-            Error::new(ErrorCode::WorkspaceBusy, "another command starts the namespace")
+            Error::new(
+                ErrorCode::WorkspaceBusy,
+                "another command starts the namespace",
+            )
         })?;
         if self.lives() {
             return Ok(());
@@ -224,10 +226,14 @@ impl UserNamespace {
     /// Whether a process is in the namespace: the one of that number, and it has the mark. A sandbox
     /// that was started in there has a copy of the mark and another number.
     fn is_inside(&self, process: &Path, note: &Note) -> bool {
-        let is_marked = || {
-            let mark = fs::canonicalize(&self.dir).ok()?;
-            let points = mounts(process).ok()?;
-            Some(points.iter().any(|mount| mount.point == mark))
+        // What the process sees at the path of our directory; a mount table grows with the forks.
+        let is_marked = || -> io::Result<bool> {
+            let place = fs::canonicalize(&self.dir)?;
+            let own = fs::metadata(&place)?;
+            let below_root = place.strip_prefix("/").unwrap_or(&place);
+            let mark = fs::File::open(process.join("root").join(below_root))?;
+            let seen = mark.metadata()?;
+            Ok((seen.dev(), seen.ino()) == (own.dev(), own.ino()) && is_mount_point(&mark)?)
         };
         mount_namespace(process).is_ok_and(|number| number == note.namespace)
             && is_marked().unwrap_or(false)

@@ -214,16 +214,15 @@ pub fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// One line of a mount table.
-pub(crate) struct Mount {
+struct Mount {
     device: String,
     /// Which part of the file system it shows.
     root: PathBuf,
     /// Where.
-    pub(crate) point: PathBuf,
+    point: PathBuf,
 }
 
-/// The mount table of a process, whose directory in `/proc` is given.
-pub(crate) fn mounts(process: &Path) -> io::Result<Vec<Mount>> {
+fn mounts(process: &Path) -> io::Result<Vec<Mount>> {
     let table = fs::read(process.join("mountinfo"))?;
     let mount = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();

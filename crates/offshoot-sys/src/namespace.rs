@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, open};
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, chdir, fchdir, getcwd, pidfd_open};
 use rustix::thread::{
     CapabilitySet, ThreadNameSpaceType, UnshareFlags, capabilities, move_into_thread_name_spaces,
 };
+
+use crate::{attach_mount, clone_mount};
 
 /// Gives this process a user namespace, in which it keeps its user and group and may mount, and a
 /// mount namespace of its own. What is mounted on the machine later shows there too; what is mounted
@@ -19,6 +20,7 @@ use rustix::thread::{
 ///
 /// The namespaces end with the last process in them. A program that this process starts has no rights
 /// there, unless its user is root.
+#[expect(unsafe_code, reason = "no library has a safe form of this call")]
 pub fn unshare_mounts() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     // SAFETY: the flags do not separate the table of open files, which is what other code relies on.
@@ -32,7 +34,8 @@ pub fn unshare_mounts() -> io::Result<()> {
 
 /// A process by its number, as a handle: if the number passes to another process, the handle does not.
 pub fn process_handle(pid: i32) -> io::Result<OwnedFd> {
-    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
@@ -43,7 +46,11 @@ pub fn process_handle(pid: i32) -> io::Result<OwnedFd> {
 /// directory that it was. Relative paths never mean something else afterwards.
 pub fn enter_namespaces(process: impl AsFd) -> io::Result<()> {
     let path = getcwd(Vec::new());
-    let here = open(c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let here = open(
+        c".",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    );
     let both = ThreadNameSpaceType::USER | ThreadNameSpaceType::MOUNT;
     move_into_thread_name_spaces(process.as_fd(), both)?;
     // The kernel has made `/` the working directory.
@@ -66,8 +73,5 @@ pub fn may_mount() -> bool {
 
 /// Makes a directory a mount point that shows what it showed before.
 pub fn bind_onto_itself(dir: &Path) -> io::Result<()> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let mount = open_tree(CWD, dir, flags)?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    Ok(move_mount(mount, c"", CWD, dir, flags)?)
+    attach_mount(clone_mount(dir)?, fs::File::open(dir)?)
 }

@@ -8,6 +8,7 @@ use std::io;
 /// Only for the start of a process: a file that this process opened itself would be closed under the
 /// code that uses it.
 #[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "no library has a safe form of this call")]
 pub fn close_inherited_files() -> io::Result<()> {
     // SAFETY: the caller has opened nothing, so no owner of one of these descriptors exists here.
     match unsafe { libc::close_range(3, libc::c_uint::MAX, 0) } {
@@ -18,6 +19,7 @@ pub fn close_inherited_files() -> io::Result<()> {
 
 /// Lets signals that a terminal sends (`^C`, `^\`, its end) pass this process by: they are meant for
 /// the program that it started. Unlike ignored ones, caught signals end that program as usual.
+#[expect(unsafe_code, reason = "no library has a safe form of this call")]
 pub fn leave_terminal_signals_to_child() -> io::Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {

@@ -126,7 +126,8 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
         _ => {}
     }
     let settings = settings?;
-    let private_mounts = enter_namespace(&settings, &args.command)?;
+    let mut options = EngineOptions::new(&settings.data.value);
+    enter_namespace(&settings, &args.command, &mut options)?;
     match &args.command {
         Command::Config {
             command: ConfigCommand::Show,
@@ -137,11 +138,9 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
         } => return data::remove(&settings, *yes, output),
         _ => {}
     }
-    let mut options = EngineOptions::new(&settings.data.value);
     options.lock_timeout = settings.lock_timeout();
     options.provider = settings.provider()?;
     options.max_file_bytes = settings.max_file_bytes()?;
-    options.private_mounts = private_mounts;
     let context = Context {
         engine: Engine::open(options.clone())?,
         cause: settings.cause(),
@@ -155,13 +154,17 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
 }
 
 /// See [`crate::namespace::enter`]. Other systems have no such namespaces.
-fn enter_namespace(settings: &Settings, command: &Command) -> Result<bool> {
+fn enter_namespace(
+    settings: &Settings,
+    command: &Command,
+    options: &mut EngineOptions,
+) -> Result<()> {
     #[cfg(target_os = "linux")]
-    return crate::namespace::enter(settings, command);
+    return crate::namespace::enter(settings, command, options);
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = (settings, command);
-        Ok(false)
+        let _ = (settings, command, options);
+        Ok(())
     }
 }
 

@@ -42,6 +42,9 @@ pub struct EngineOptions {
     pub provider: Option<ProviderName>,
     /// Whether only programs in the user's own namespace see what this process mounts.
     pub private_mounts: bool,
+    /// The number of the mount that the data directory lies on, if not as this process sees it: in a
+    /// namespace every mount has another one.
+    pub mount: Option<u64>,
     /// The most bytes of one file. A larger file in a directory is reported and not read; a larger
     /// upload is refused.
     pub max_file_bytes: u64,
@@ -64,6 +67,7 @@ impl EngineOptions {
             form: None,
             provider: None,
             private_mounts: false,
+            mount: None,
             max_file_bytes: MAX_FILE_BYTES,
             faults: None,
             statements: None,
@@ -123,7 +127,7 @@ impl Context {
                 Arc::new(FaultyBlobs::new(Arc::new(blobs), plan.clone())),
             ),
         };
-        let (marker, dead) = ProcessMarker::create(&data.run())?;
+        let (marker, dead) = ProcessMarker::create(&data.run(), options.mount)?;
         offshoot_fs::sweep_probes(&data.tmp());
         let context = Context {
             data: data.clone(),

@@ -15,7 +15,9 @@ const MY_NAMESPACE: &str = "readlink /proc/self/ns/mnt";
 fn namespace_of(pid: u32) -> String {
     let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
     let link = link.to_str().unwrap().to_owned();
-    link.trim_start_matches("mnt:[").trim_end_matches(']').to_owned()
+    link.trim_start_matches("mnt:[")
+        .trim_end_matches(']')
+        .to_owned()
 }
 
 /// A process in other namespaces than this one. It may be asked to do something there first.
@@ -66,7 +68,14 @@ fn a_forged_note_leads_into_no_stranger_s_namespace() {
     fs::write(user.note(), "no note").unwrap();
     assert_eq!(user.shell("ada", "cat kept"), "kept\n");
     assert_ne!(user.holder(), Some(holder));
-    for note in ["", "1 ", "-1 5\n", "0 0\n", "99999999999 1\n", "1 99999999999999999999999\n"] {
+    for note in [
+        "",
+        "1 ",
+        "-1 5\n",
+        "0 0\n",
+        "99999999999 1\n",
+        "1 99999999999999999999999\n",
+    ] {
         fs::write(user.note(), note).unwrap();
         assert_eq!(user.shell("ada", "cat kept"), "kept\n", "{note:?}");
     }
@@ -118,7 +127,15 @@ impl User {
     fn run_without_namespaces(&self, args: &[&str]) -> Ran {
         let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
                       exec setpriv --inh-caps=-all --ambient-caps=-all \"$@\"";
-        let mut words = vec!["-U", "--map-current-user", "--keep-caps", "sh", "-c", script, "sh"];
+        let mut words = vec![
+            "-U",
+            "--map-current-user",
+            "--keep-caps",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ];
         words.push(crate::support::served::OFFSHOOT);
         words.extend(args);
         ran(self.plain("unshare", &words).output().unwrap())
@@ -133,20 +150,40 @@ fn without_user_namespaces_forks_are_copies_and_doctor_says_why() {
     let allow = "sudo sysctl -w user.max_user_namespaces=";
     let ran = user.run_without_namespaces(&["fork", "p", "--agent", "ada"]);
     assert_eq!(ran.code, 0, "{}", ran.golden());
-    assert_eq!(fs::read(user.workspace("ada").join("README")).unwrap(), b"begin\n");
+    assert_eq!(
+        fs::read(user.workspace("ada").join("README")).unwrap(),
+        b"begin\n"
+    );
     let ran = user.run_without_namespaces(&["shell", "ada", "--", "cat", "README"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "begin\n"), "{}", ran.golden());
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, "begin\n"),
+        "{}",
+        ran.golden()
+    );
     let args = ["fork", "p", "--agent", "bob", "--provider", "overlay"];
     let ran = user.run_without_namespaces(&args);
     assert_eq!(ran.code, 1, "{}", ran.golden());
-    assert!(ran.stderr.contains("user.max_user_namespaces = 0"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("user.max_user_namespaces = 0"),
+        "{}",
+        ran.stderr
+    );
     assert!(ran.stderr.contains(allow), "{}", ran.stderr);
     let ran = user.run_without_namespaces(&["doctor"]);
     assert_eq!(ran.code, 0, "{}", ran.golden());
     assert!(ran.stdout.contains("no    fork overlay"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("user.max_user_namespaces = 0"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("user.max_user_namespaces = 0"),
+        "{}",
+        ran.stdout
+    );
     assert!(ran.stdout.contains(allow), "{}", ran.stdout);
-    assert!(ran.stdout.contains("works; new forks are made by it"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("works; new forks are made by it"),
+        "{}",
+        ran.stdout
+    );
 
     // A fork that was made where they are allowed says what it needs, and can become a copy.
     user.overlay_fork("cy");
@@ -154,10 +191,17 @@ fn without_user_namespaces_forks_are_copies_and_doctor_says_why() {
     user.kill_holder();
     let ran = user.run_without_namespaces(&["shell", "cy", "--", "true"]);
     assert_eq!(ran.code, 1, "{}", ran.golden());
-    assert!(ran.stderr.contains("workspace convert cy"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("workspace convert cy"),
+        "{}",
+        ran.stderr
+    );
     let ran = user.run_without_namespaces(&["workspace", "convert", "cy", "--provider", "copy"]);
     assert_eq!(ran.code, 0, "{}", ran.golden());
-    assert_eq!(fs::read(user.workspace("cy").join("kept")).unwrap(), b"kept\n");
+    assert_eq!(
+        fs::read(user.workspace("cy").join("kept")).unwrap(),
+        b"kept\n"
+    );
 }
 
 #[test]
@@ -167,10 +211,18 @@ fn doctor_says_what_an_ordinary_user_can_do() {
     };
     for _ in 0..2 {
         let ran = user.done(&["doctor"]);
-        assert!(ran.stdout.contains("ok    fork overlay     works\n"), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains("ok    fork overlay     works\n"),
+            "{}",
+            ran.stdout
+        );
         assert!(ran.stdout.contains("`offshoot shell WS`"), "{}", ran.stdout);
         assert!(ran.stdout.contains("EXDEV"), "{}", ran.stdout);
-        assert!(ran.stdout.contains("works; new forks are made by it"), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains("works; new forks are made by it"),
+            "{}",
+            ran.stdout
+        );
         // The same while there is a namespace.
         user.overlay_fork("ada");
     }

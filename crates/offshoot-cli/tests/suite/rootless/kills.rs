@@ -88,7 +88,11 @@ fn kill_of_the_holder_loses_nothing() {
         for (path, text) in &written {
             let shown = user.shell("ada", &format!("cat {path}"));
             assert_eq!(&shown, text, "seed {seed}, round {round}, {path}");
-            assert_eq!(&user.done(&["cat", "ada", path]).stdout, text, "seed {seed}");
+            assert_eq!(
+                &user.done(&["cat", "ada", path]).stdout,
+                text,
+                "seed {seed}"
+            );
         }
         assert!(user.overlays_at("ada") <= 1, "seed {seed}, round {round}");
     }

@@ -17,18 +17,40 @@ fn an_ordinary_user_forks_by_overlay_and_works_in_a_shell() {
     let Some(user) = User::with_project() else {
         return;
     };
-    let args = ["--json", "fork", "p", "--agent", "ada", "--provider", "overlay", "--git"];
+    let args = [
+        "--json",
+        "fork",
+        "p",
+        "--agent",
+        "ada",
+        "--provider",
+        "overlay",
+        "--git",
+    ];
     let fork = user.done(&args).json();
     assert_eq!(fork["provider"], "overlay");
-    assert!(fork["note"].as_str().unwrap().contains("offshoot shell ada"), "{fork}");
+    assert!(
+        fork["note"]
+            .as_str()
+            .unwrap()
+            .contains("offshoot shell ada"),
+        "{fork}"
+    );
 
     // Nobody else sees it, and nothing can be written where it would be lost.
     assert_eq!(fs::read_dir(user.workspace("ada")).unwrap().count(), 0);
     let mut write = user.plain("sh", &["-c", "echo lost > data/workspaces/ada/lost"]);
     assert!(!write.stderr(Stdio::null()).status().unwrap().success());
     let path = user.done(&["workspace", "path", "ada"]);
-    assert_eq!(path.stdout.trim_end(), user.workspace("ada").to_str().unwrap());
-    assert!(path.stderr.contains("offshoot shell ada"), "{}", path.stderr);
+    assert_eq!(
+        path.stdout.trim_end(),
+        user.workspace("ada").to_str().unwrap()
+    );
+    assert!(
+        path.stderr.contains("offshoot shell ada"),
+        "{}",
+        path.stderr
+    );
 
     // Real tools work in the shell, as the same user, with the same home and without any rights.
     let script = "id -u; echo $HOME; pwd; realpath .; git rev-parse --show-toplevel; \
@@ -38,7 +60,7 @@ fn an_ordinary_user_forks_by_overlay_and_works_in_a_shell() {
     let place = place.to_str().unwrap();
     let home = user.path().to_str().unwrap();
     let expected =
-        format!("65534\n{home}\n{place}\n{place}\n{place}\nCapEff:\t0000000000000000\ny\n");
+        format!("54321\n{home}\n{place}\n{place}\n{place}\nCapEff:\t0000000000000000\ny\n");
     assert_eq!(shown, expected);
     let umount = user.run(&["shell", "ada", "--", "umount", place]);
     assert_ne!(umount.code, 0);
@@ -46,13 +68,28 @@ fn an_ordinary_user_forks_by_overlay_and_works_in_a_shell() {
     let script = "echo new > README; rm gone; mkdir made; echo z > made/file; \
                   git -c user.name=a -c user.email=a@b commit -qam work; git log --format=%s -1";
     let ran = user.run(&["shell", "ada", "--", "sh", "-ec", script]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "work\n"), "{}", ran.golden());
-    assert!(ran.stderr.contains("recorded 4 changes in `ada`"), "{}", ran.stderr);
-    assert_eq!(user.run(&["shell", "ada", "--", "sh", "-c", "exit 7"]).code, 7);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, "work\n"),
+        "{}",
+        ran.golden()
+    );
+    assert!(
+        ran.stderr.contains("recorded 4 changes in `ada`"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(
+        user.run(&["shell", "ada", "--", "sh", "-c", "exit 7"]).code,
+        7
+    );
     let status = user.done(&["status", "ada"]).stdout;
     assert_eq!(status, "M  README\nD  gone\nA  made/\nA  made/file\n");
     user.done(&["complete", "ada"]);
-    assert_eq!(user.done(&["project", "cat", "p", "README"]).stdout, "new\n");
+    assert_eq!(
+        user.done(&["project", "cat", "p", "README"]).stdout,
+        "new\n"
+    );
     assert!(!user.workspace("ada").exists());
     assert_eq!(user.overlays_at("ada"), 0);
     assert_eq!(user.holders().len(), 1);
@@ -65,7 +102,10 @@ fn a_path_that_every_program_must_see_is_a_copy() {
     };
     let ran = user.done(&["fork", "p", "--agent", "bob"]);
     assert!(ran.stderr.contains("`offshoot shell`"), "{}", ran.stderr);
-    assert_eq!(fs::read(user.workspace("bob").join("README")).unwrap(), b"begin\n");
+    assert_eq!(
+        fs::read(user.workspace("bob").join("README")).unwrap(),
+        b"begin\n"
+    );
     // No namespace is made for that.
     assert!(user.holders().is_empty() && !user.note().exists());
     let ran = user.done(&["fork", "p", "--agent", "cy", "--provider", "copy"]);
@@ -75,19 +115,37 @@ fn a_path_that_every_program_must_see_is_a_copy() {
     user.overlay_fork("ada");
     let fork = user.done(&["--json", "fork", "p", "--agent", "dot"]).json();
     assert_ne!(fork["provider"], "overlay");
-    assert!(fork["note"].as_str().unwrap().contains("`offshoot shell`"), "{fork}");
+    assert!(
+        fork["note"].as_str().unwrap().contains("`offshoot shell`"),
+        "{fork}"
+    );
     for name in ["bob", "dot"] {
         assert_eq!(user.shell(name, "cat README; echo in > shell"), "begin\n");
-        assert_eq!(fs::read(user.workspace(name).join("shell")).unwrap(), b"in\n");
+        assert_eq!(
+            fs::read(user.workspace(name).join("shell")).unwrap(),
+            b"in\n"
+        );
     }
     user.done(&["workspace", "create", "plain"]);
     user.shell("plain", "echo plain > file");
     assert_eq!(user.done(&["cat", "plain", "file"]).stdout, "plain\n");
 
     // Who enters needs no directory that others see.
-    user.done(&["agent", "spawn", "--parent", "root", "--role", "eve", "--project", "p"]);
+    user.done(&[
+        "agent",
+        "spawn",
+        "--parent",
+        "root",
+        "--role",
+        "eve",
+        "--project",
+        "p",
+    ]);
     let agents = user.done(&["--json", "agent", "list"]).json();
-    let eve = agents["agents"][0]["workspace_id"].as_str().unwrap().to_owned();
+    let eve = agents["agents"][0]["workspace_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(user.shell(&eve, "cat README"), "begin\n");
     let forks = user.done(&["--json", "forks", "p"]).json();
     let forks = forks["forks"].as_array().unwrap();
@@ -110,7 +168,10 @@ fn an_update_and_a_removal_of_a_fork_work_in_the_namespace() {
     assert_eq!(user.overlays_at("ada"), 1);
     // Without root and without a mount it can become a copy, which everybody sees.
     user.done(&["workspace", "convert", "ada", "--provider", "copy"]);
-    assert_eq!(fs::read(user.workspace("ada").join("mine")).unwrap(), b"ada\n");
+    assert_eq!(
+        fs::read(user.workspace("ada").join("mine")).unwrap(),
+        b"ada\n"
+    );
     user.done(&["check"]);
     // All of it can be removed, and the holder goes with it.
     user.overlay_fork("cy");
@@ -190,14 +251,18 @@ fn commands_in_the_shell_see_what_is_mounted() {
     };
     user.overlay_fork("ada");
     let offshoot = crate::support::served::OFFSHOOT;
-    let script = format!("echo new > README; {offshoot} status ada; {offshoot} put ada other README");
+    let script =
+        format!("echo new > README; {offshoot} status ada; {offshoot} put ada other README");
     assert!(user.shell("ada", &script).starts_with("M  README\n"));
     assert_eq!(user.done(&["cat", "ada", "other"]).stdout, "new\n");
     let script = format!("{offshoot} fork p --agent bob --provider overlay 2>&1 || true");
     assert!(user.shell("ada", &script).contains("error: "));
     let script = format!("{offshoot} --quiet fork p --agent bob");
     user.shell("ada", &script);
-    assert_eq!(fs::read(user.workspace("bob").join("README")).unwrap(), b"begin\n");
+    assert_eq!(
+        fs::read(user.workspace("bob").join("README")).unwrap(),
+        b"begin\n"
+    );
 }
 
 #[test]
@@ -210,11 +275,23 @@ fn a_server_of_an_ordinary_user_uses_the_namespace() {
     let body = json!({"agent_id": "ada", "provider": "overlay"}).to_string();
     let (status, answer) = served.send("POST", path, body.as_bytes());
     let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
-    assert_eq!((status, &answer["provider"]), (201, &json!("overlay")), "{answer}");
-    assert!(answer["note"].as_str().unwrap().contains("offshoot shell ada"));
+    assert_eq!(
+        (status, &answer["provider"]),
+        (201, &json!("overlay")),
+        "{answer}"
+    );
+    assert!(
+        answer["note"]
+            .as_str()
+            .unwrap()
+            .contains("offshoot shell ada")
+    );
     let (status, _) = served.send("PUT", "/api/v1/workspaces/ada/files/by-http", b"http\n");
     assert!(status < 300, "{status}");
-    assert_eq!(user.shell("ada", "cat by-http; echo shell > by-shell"), "http\n");
+    assert_eq!(
+        user.shell("ada", "cat by-http; echo shell > by-shell"),
+        "http\n"
+    );
     let (_, content) = served.send("GET", "/api/v1/workspaces/ada/files/by-shell", b"");
     assert_eq!(content, b"shell\n");
 
@@ -222,12 +299,23 @@ fn a_server_of_an_ordinary_user_uses_the_namespace() {
     let (status, answer) = served.send("POST", path, br#"{"agent_id": "bob"}"#);
     let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(status, 201, "{answer}");
-    assert!(answer["note"].as_str().unwrap().contains("`offshoot shell`"));
-    assert_eq!(fs::read(user.workspace("bob").join("README")).unwrap(), b"begin\n");
+    assert!(
+        answer["note"]
+            .as_str()
+            .unwrap()
+            .contains("`offshoot shell`")
+    );
+    assert_eq!(
+        fs::read(user.workspace("bob").join("README")).unwrap(),
+        b"begin\n"
+    );
 
     // The holder goes, and the server keeps the namespace: no second one, no second mount.
     user.kill_holder();
-    assert_eq!(user.shell("ada", "cat by-http; echo again > by-shell"), "http\n");
+    assert_eq!(
+        user.shell("ada", "cat by-http; echo again > by-shell"),
+        "http\n"
+    );
     assert!(user.holders().is_empty());
     assert_eq!(user.overlays_at("ada"), 1);
     let (_, content) = served.send("GET", "/api/v1/workspaces/ada/files/by-shell", b"");

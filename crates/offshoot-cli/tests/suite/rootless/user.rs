@@ -11,8 +11,8 @@ use offshoot_testkit::{HostDir, is_root, skip, wait_until};
 use crate::support::served::OFFSHOOT;
 use crate::support::{Ran, ran};
 
-/// Nobody's, so that the tests never use what a real user has.
-pub(crate) const UID: u32 = 65534;
+/// Of no user of the machine; not that of `nobody`, which the kernel also shows for users it cannot name.
+pub(crate) const UID: u32 = 54_321;
 
 /// An ordinary user with a project `p`. Dropping it ends the holder.
 pub(crate) struct User {
@@ -47,7 +47,12 @@ impl User {
         let user = User::new()?;
         let script = "mkdir -p src/deep && cd src && echo begin > README && echo x > gone \
                       && echo y > deep/file";
-        assert!(user.plain("sh", &["-c", script]).status().unwrap().success());
+        assert!(
+            user.plain("sh", &["-c", script])
+                .status()
+                .unwrap()
+                .success()
+        );
         user.done(&["project", "create", "p", "--from", "src"]);
         Some(user)
     }
@@ -106,7 +111,15 @@ impl User {
     }
 
     pub(crate) fn overlay_fork(&self, agent: &str) -> Ran {
-        self.done(&["--json", "fork", "p", "--agent", agent, "--provider", "overlay"])
+        self.done(&[
+            "--json",
+            "fork",
+            "p",
+            "--agent",
+            agent,
+            "--provider",
+            "overlay",
+        ])
     }
 
     pub(crate) fn note(&self) -> PathBuf {
