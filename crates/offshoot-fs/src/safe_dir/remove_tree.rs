@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use offshoot_core::{RelPath, Result};
@@ -152,12 +152,19 @@ fn ignore_not_found(answer: io::Result<()>) -> io::Result<()> {
 
 /// Lets its owner read a directory that is about to go. An overlay leaves one without any permission,
 /// and so may programs.
+#[cfg(target_os = "linux")]
 fn make_readable(parent: &impl AsFd, name: &CStr) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
     // A handle may be had without permission, and no link is followed to get it.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat(parent, name, flags, Mode::empty())?;
     let handle = format!("/proc/self/fd/{}", dir.as_raw_fd());
     Ok(rustix::fs::chmod(handle, Mode::RWXU)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_readable(_parent: &impl AsFd, _name: &CStr) -> io::Result<()> {
+    Err(Errno::ACCESS.into())
 }
 
 /// The way down to the directory that is being emptied.
