@@ -146,10 +146,13 @@ impl User {
 
     /// Kills the holder as hard as it gets, and waits for its end.
     pub(crate) fn kill_holder(&self) {
-        for pid in self.holders() {
-            kill(pid);
+        // A command that runs meanwhile may start the next one at once.
+        let killed = self.holders();
+        for pid in &killed {
+            kill(*pid);
         }
-        wait_until("the holder ended", || self.holders().is_empty());
+        let is_gone = |pid| !self.holders().contains(pid);
+        wait_until("the holder ended", || killed.iter().all(is_gone));
     }
 
     /// How many different overlays are mounted at the place of a workspace, in all namespaces.
