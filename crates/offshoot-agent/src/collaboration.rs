@@ -258,7 +258,7 @@ fn fork(access: &Access, asked: &ForkProject) -> Result<wire::Fork> {
     }
     .options()?;
     let (fork, path) = access.fork(&project, &options)?;
-    Ok(wire::Fork::new(&fork, path.as_deref()))
+    Ok(wire::Fork::new(&fork, path.as_deref()).with_note(access.path_note(&fork)))
 }
 
 /// The project that a call means: the one that it names, or the credential's own.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::file_args::{Cat, Diff, Edit, Put, Upload};
+use crate::file_args::{Cat, Diff, Edit, Put, Shell, Upload};
 use crate::link_args::{Init, Pull, Push};
 use crate::project_args::{ForkArgs, ProjectCommand};
 use crate::server_args::{Mcp, Serve, TokenCommand};
@@ -130,6 +130,11 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Open a shell in the directory of a workspace, or run a command there
+    ///
+    /// With your own environment and rights: it is no box. What it changed is recorded when it ends.
+    /// Without root, forks that were made by `overlay` show their files only in here.
+    Shell(Shell),
     /// List a directory of a workspace
     Ls {
         /// The workspace
@@ -337,6 +342,12 @@ pub(crate) enum Command {
         /// How often each step is repeated
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
         repeat: u16,
+    },
+    /// Keep the namespace in which the forks of an ordinary user are mounted
+    #[command(hide = true)]
+    HoldNamespace {
+        /// Where it is noted
+        dir: PathBuf,
     },
     /// Write completions for a shell to stdout
     Completions {

@@ -111,3 +111,14 @@ pub(crate) struct DiffForm {
     #[arg(long)]
     pub(crate) name_only: bool,
 }
+
+/// `shell`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Shell {
+    /// The workspace
+    #[arg(value_name = "WS")]
+    pub(crate) workspace: String,
+    /// Run this instead of a shell, and end with its exit code
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}

@@ -8,6 +8,8 @@ mod config_server;
 mod file_args;
 mod link_args;
 mod log;
+#[cfg(target_os = "linux")]
+mod namespace;
 mod output;
 mod progress;
 mod project_args;

@@ -39,13 +39,16 @@ pub use content::too_large::TooLarge;
 pub use content::workspace_row::Quota;
 pub use context::idempotency::{IDEMPOTENCY_RETENTION, IdempotencyRecord};
 pub use context::server_lock::ServerLock;
-pub use context::{Context, EngineOptions, MAX_FILE_BYTES, reserve_in};
+#[cfg(target_os = "linux")]
+pub use context::user_namespace_of;
+pub use context::{Context, EngineOptions, MAX_FILE_BYTES, create_data_dir, reserve_in};
 pub use directory::Directories;
 pub use directory::providers::probe_providers_in;
 pub use engine::Engine;
 pub use fork::Forks;
 pub use fork::convert::Converted;
 pub use fork::create::{Fork, ForkOptions};
+pub use fork::visibility::copy_note;
 pub use formats::{Link, PushedBranch};
 pub use history::History;
 pub use history::blame::{BlameLine, BlameTarget};
@@ -71,6 +74,8 @@ pub use merge::review_list::{ReviewFilter, ReviewStates};
 pub use merge::review_row::{LandsIn, Who};
 pub use merge::reviews::{Candidate, Resolution, Resolved, Review};
 pub use merge::update::Updated;
+#[cfg(target_os = "linux")]
+pub use offshoot_fs::{Entered, UserNamespace, forbidding_setting, try_user_namespace};
 pub use offshoot_fs::{Probe, ProviderName};
 pub use offshoot_git::{GitProtocol, PackLimits};
 pub use offshoot_store::Landing;

@@ -4,7 +4,7 @@
 //! link or race leads out of it (INV-7). [`scan()`] finds what outside programs changed at the cost
 //! of one walk. [`WorkspaceLocks`] exclude operations on one workspace from each other, across
 //! threads and processes. [`provider`] makes forks of frozen layers ([`LayerWriter`]) and finds
-//! what changed in them. [`Reserve`] keeps disk space for freeing more of it on a full disk.
+//! what changed in them. [`UserNamespace`] is where an ordinary user can mount them. [`Reserve`] keeps disk space for freeing more of it on a full disk.
 //! Everything is synchronous.
 
 #[cfg(target_os = "linux")]
@@ -14,6 +14,8 @@ mod difference;
 mod errors;
 mod layer;
 mod locks;
+#[cfg(target_os = "linux")]
+mod namespace;
 mod path_resolver;
 mod process_usage;
 pub mod provider;
@@ -29,6 +31,8 @@ pub use difference::{BaseEntry, Difference, DifferenceKind};
 pub use errors::{read_error, write_error};
 pub use layer::{LayerCounts, LayerState, LayerWriter, freeze_layer, layer_state, remove_layer};
 pub use locks::{NameLock, WorkspaceLock, WorkspaceLocks};
+#[cfg(target_os = "linux")]
+pub use namespace::{Entered, UserNamespace, forbidding_setting, try_user_namespace};
 pub use offshoot_sys::{FileKind, OverlayXattrs, Special, Stat};
 pub use path_resolver::PathResolver;
 pub use process_usage::{ProcessUsage, UseKind, find_process_using, mounts_below};

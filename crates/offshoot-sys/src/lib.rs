@@ -13,8 +13,11 @@ mod lock;
 mod memory;
 #[cfg(target_os = "linux")]
 mod mount;
+#[cfg(target_os = "linux")]
+mod namespace;
 mod open;
 mod rename;
+mod session;
 mod sparse;
 mod stat;
 mod system;
@@ -27,12 +30,19 @@ pub use memory::trim_heap_when_idle;
 #[cfg(target_os = "linux")]
 pub use mount::{
     Overlay, attach_mount, clone_mount, is_mount_point, is_mount_used, is_on_overlay,
-    set_immutable, set_read_only, unique_mount_id, unmount_idle, unmount_lazily,
+    is_upper_in_use, set_immutable, set_read_only, unique_mount_id, unmount_idle, unmount_lazily,
+};
+#[cfg(target_os = "linux")]
+pub use namespace::{
+    bind_onto_itself, enter_namespaces, may_mount, mount_namespace, process_handle, unshare_mounts,
 };
 #[cfg(target_os = "linux")]
 pub use open::open_beneath;
 pub use open::{DIR_HANDLE, FollowLinks, has_open_beneath};
 pub use rename::{rename_exchange, rename_noreplace};
+#[cfg(target_os = "linux")]
+pub use session::close_inherited_files;
+pub use session::leave_terminal_signals_to_child;
 pub use sparse::next_hole;
 pub use stat::{FileKind, Special, Stat, fstat, lstat_at};
 pub use system::{

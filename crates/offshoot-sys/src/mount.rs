@@ -68,6 +68,29 @@ impl Overlay<'_> {
     }
 }
 
+/// Whether an overlay with this upper is mounted anywhere: here, in another mount namespace, or without
+/// a place because a file of it is still open. Needs the right to mount.
+///
+/// The kernel knows, and tells only who asks for an exclusive mount (`index=on`). That mount is asked
+/// for with the upper as its own working and lower directory: a free upper is refused for that, after
+/// it was looked at and before anything is written.
+pub fn is_upper_in_use(upper: BorrowedFd<'_>) -> io::Result<bool> {
+    let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for role in [c"lowerdir+", c"upperdir", c"workdir"] {
+        set_dir(&context, role, upper)?;
+    }
+    fsconfig_set_string(&context, c"index", "on")?;
+    if OverlayXattrs::best() == OverlayXattrs::User {
+        fsconfig_set_flag(&context, c"userxattr")?;
+    }
+    match fsconfig_create(&context) {
+        Err(Errno::BUSY) => Ok(true),
+        Err(Errno::INVAL) => Ok(false),
+        Err(error) => Err(error.into()),
+        Ok(()) => Err(Errno::INVAL.into()),
+    }
+}
+
 /// Gives the context a directory. Linux takes descriptors here since 6.13; older kernels (from
 /// 6.5, which has `lowerdir+`) take the short path that stands for the descriptor.
 fn set_dir(context: &OwnedFd, key: &CStr, dir: BorrowedFd<'_>) -> io::Result<()> {

@@ -210,9 +210,18 @@ pub struct Fork {
     agent: Option<String>,
     priority: i64,
     git: bool,
+    /// Who sees the files at its path, if not every program does, or what would be quicker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 impl Fork {
+    /// Says something about its path.
+    #[must_use]
+    pub fn with_note(self, note: Option<String>) -> Self {
+        Fork { note, ..self }
+    }
+
     /// Its name.
     pub fn id(&self) -> &str {
         &self.id
@@ -231,6 +240,7 @@ impl Fork {
             agent: fork.agent.as_ref().map(ToString::to_string),
             priority: fork.priority,
             git: fork.git,
+            note: None,
         }
     }
 }

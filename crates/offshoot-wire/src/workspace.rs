@@ -92,6 +92,9 @@ impl From<&[engine::Workspace]> for Workspaces {
 pub struct HostPath {
     /// Where.
     pub path: String,
+    /// Who sees the files there, if not every program does, or what would be quicker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A deleted workspace.

@@ -1778,6 +1778,8 @@ export interface components {
             git: boolean;
             id: string;
             materialized: boolean;
+            /** @description Who sees the files at its path, if not every program does, or what would be quicker. */
+            note?: string | null;
             path?: string | null;
             /** Format: int64 */
             priority: number;
@@ -1909,6 +1911,8 @@ export interface components {
         };
         /** @description The path of a workspace on this machine. */
         HostPath: {
+            /** @description Who sees the files there, if not every program does, or what would be quicker. */
+            note?: string | null;
             /** @description Where. */
             path: string;
         };

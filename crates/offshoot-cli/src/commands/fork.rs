@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use offshoot_core::WorkspaceId;
-use offshoot_engine::ForkOptions;
+use offshoot_engine::{Fork, ForkOptions, ProviderName, copy_note};
 
 use super::{Context, link, merges, snapshots};
 use crate::output::{CommandResult, Exit, count, short, shown};
@@ -24,7 +24,7 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
     if args.at.is_none() {
         link::pull_before_fork(cx, &project);
     }
-    let mut forks = Vec::new();
+    let (mut forks, mut note) = (Vec::new(), None);
     for _ in 0..args.count.unwrap_or(1) {
         let (fork, path) = cx.engine.forks.fork_out(&project, &options, &cx.cause)?;
         if !cx.output.json() {
@@ -32,13 +32,29 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
             cx.output.stdout().write_all(path.as_os_str().as_bytes())?;
             cx.output.line("")?;
         }
-        forks.push(wire::Fork::new(&fork, Some(&path)));
+        note = note_of(cx, args, &fork);
+        forks.push(wire::Fork::new(&fork, Some(&path)).with_note(note.clone()));
     }
     if cx.output.json() {
         let forks = wire::ForkOrForks::new(args.count.is_some(), forks);
         cx.output.document(&forks)?;
+    } else if let Some(note) = note {
+        cx.output.note(note);
     }
     Ok(Exit::Done)
+}
+
+/// What to tell an ordinary user about the path: who sees the files, or what would be quicker. Nothing
+/// to one who asked for a copy.
+fn note_of(cx: &Context<'_>, args: &ForkArgs, fork: &Fork) -> Option<String> {
+    let made_by = fork.provider?;
+    let is_mount = made_by == ProviderName::Overlay;
+    let chosen = args.provider.is_some() || cx.settings.provider.is_some();
+    if !cfg!(target_os = "linux") || offshoot_sys::effective_user() == 0 || (chosen && !is_mount) {
+        return None;
+    }
+    let note = cx.engine.forks.note_of(fork);
+    note.or_else(|| (!is_mount).then(|| copy_note(made_by)))
 }
 
 /// Moves a fork onto the newest snapshot of its project.

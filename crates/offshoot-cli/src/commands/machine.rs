@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, escape_bytes};
 use offshoot_engine::{Probe, ProviderName, probe_providers_in, reserve_in};
+#[cfg(target_os = "linux")]
+use offshoot_engine::{forbidding_setting, try_user_namespace};
 
 use crate::config::{Setting, Settings};
 use crate::config_server::SERVER_SETTINGS;
@@ -122,7 +124,9 @@ pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult 
     let providers = match there.map(probe_providers_in) {
         Some(Ok(probes)) => {
             checks.push(large_files(&probes));
-            list_providers(&probes, required)
+            let mut providers = list_providers(&probes, required);
+            add_namespace(&mut providers, there.unwrap_or(data), required);
+            providers
         }
         // The checks above say what is wrong.
         _ => Vec::new(),
@@ -167,6 +171,50 @@ fn list_providers(probes: &[Probe], required: Option<ProviderName>) -> Vec<wire:
     };
     probes.iter().map(check).collect()
 }
+
+/// Says of overlays, which only root may mount where everybody sees it, whether they work for this user
+/// in a namespace. That is tried in one that ends with this process.
+#[cfg(target_os = "linux")]
+fn add_namespace(
+    providers: &mut [wire::ProviderCheck],
+    dir: &Path,
+    required: Option<ProviderName>,
+) {
+    let name = ProviderName::Overlay;
+    let mut checks = providers.iter_mut();
+    let Some(overlay) = checks.find(|check| check.name == name.as_str() && !check.works) else {
+        return;
+    };
+    if crate::namespace::is_root() {
+        return;
+    }
+    let inside = try_user_namespace().and_then(|()| probe_providers_in(dir));
+    let works = |probes: &Vec<Probe>| probes.iter().any(|probe| probe.name == name && probe.works);
+    if inside.as_ref().is_ok_and(works) {
+        overlay.works = true;
+        overlay.used = required == Some(name);
+        overlay.why_not = None;
+        overlay.advice = Some(IN_NAMESPACE.to_owned());
+        return;
+    }
+    if let Some((setting, allow)) = forbidding_setting() {
+        overlay.why_not = Some(format!(
+            "only root may mount here: this system forbids user namespaces ({setting})"
+        ));
+        overlay.advice = Some(format!("allow them with `{allow}`, or run as root"));
+    } else if let Err(error) = inside {
+        overlay.why_not = Some(format!("only root may mount here: {error}"));
+    }
+}
+
+/// How an ordinary user gets forks by overlay, and what is different there.
+#[cfg(target_os = "linux")]
+const IN_NAMESPACE: &str = "as you are not root, ask for it with `--provider overlay` and work in \
+    `offshoot shell WS`, where alone its files show; renaming a directory of the project there \
+    answers EXDEV, so programs copy it instead";
+
+#[cfg(not(target_os = "linux"))]
+fn add_namespace(_: &mut [wire::ProviderCheck], _: &Path, _: Option<ProviderName>) {}
 
 fn show_providers(
     output: &mut Output,

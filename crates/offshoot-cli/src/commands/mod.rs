@@ -18,6 +18,7 @@ mod policies;
 mod project;
 mod reviews;
 mod serve;
+mod shell;
 mod snapshots;
 mod token;
 mod workspace;
@@ -106,6 +107,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
             return Ok(Exit::Done);
         }
         Command::Demo => return demo::run(output),
+        Command::HoldNamespace { dir } => return hold_namespace(dir),
         Command::MergeFile(merge) => return merge_file::run(merge, output),
         Command::Bench {
             groups,
@@ -124,6 +126,8 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
         _ => {}
     }
     let settings = settings?;
+    let mut options = EngineOptions::new(&settings.data.value);
+    enter_namespace(&settings, &args.command, &mut options)?;
     match &args.command {
         Command::Config {
             command: ConfigCommand::Show,
@@ -134,17 +138,48 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
         } => return data::remove(&settings, *yes, output),
         _ => {}
     }
-    let mut options = EngineOptions::new(&settings.data.value);
     options.lock_timeout = settings.lock_timeout();
     options.provider = settings.provider()?;
     options.max_file_bytes = settings.max_file_bytes()?;
     let context = Context {
-        engine: Engine::open(options)?,
+        engine: Engine::open(options.clone())?,
         cause: settings.cause(),
         settings: &settings,
         output,
     };
-    run_with_engine(context, args.command)
+    match args.command {
+        Command::Shell(args) => shell::run(context, &args, options),
+        command => run_with_engine(context, command),
+    }
+}
+
+/// See [`crate::namespace::enter`]. Other systems have no such namespaces.
+fn enter_namespace(
+    settings: &Settings,
+    command: &Command,
+    options: &mut EngineOptions,
+) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    return crate::namespace::enter(settings, command, options);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (settings, command, options);
+        Ok(())
+    }
+}
+
+/// Ends when the namespace is not needed any more. Who started it learns of an error by its end.
+fn hold_namespace(dir: &std::path::Path) -> CommandResult {
+    #[cfg(target_os = "linux")]
+    return Ok(match crate::namespace::hold(dir) {
+        Ok(()) => Exit::Done,
+        Err(_) => Exit::Failed,
+    });
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = dir;
+        Ok(Exit::Failed)
+    }
 }
 
 /// Measures, and shows the table or the document.
@@ -239,11 +274,13 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         } => maintenance::clean(cx, days, include_ignored, dry_run),
         Command::Purge { command } => maintenance::purge(cx, &command),
         Command::Check => maintenance::check(cx),
-        // These need no engine and were answered before.
+        // These need no engine, or one of their own, and were answered before.
         Command::Doctor
         | Command::Config { .. }
         | Command::Data { .. }
         | Command::Demo
+        | Command::Shell(_)
+        | Command::HoldNamespace { .. }
         | Command::Bench { .. }
         | Command::MergeFile(_)
         | Command::Completions { .. } => Ok(Exit::Done),

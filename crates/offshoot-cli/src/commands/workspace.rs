@@ -245,14 +245,18 @@ fn quota_text(workspace: &Workspace) -> String {
 
 fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     let path = cx.engine.workspaces.hand_out_path(id)?;
+    let note = cx.engine.forks.path_note(id)?;
     let bytes = path.as_os_str().as_bytes();
     if cx.output.json() {
         let path = escape_bytes(bytes);
-        cx.output.document(&wire::HostPath { path })?;
+        cx.output.document(&wire::HostPath { path, note })?;
     } else {
         // The bytes as they are: `cd "$(offshoot workspace path WS)"` must work for any name.
         cx.output.stdout().write_all(bytes)?;
         cx.output.line("")?;
+        if let Some(note) = note {
+            cx.output.note(note);
+        }
     }
     Ok(Exit::Done)
 }

@@ -19,6 +19,8 @@ mod power_cut;
 mod projects;
 mod push_kill;
 mod reading;
+#[cfg(target_os = "linux")]
+mod rootless;
 mod serve;
 mod support;
 mod surface;

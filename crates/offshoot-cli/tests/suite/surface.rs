@@ -31,6 +31,7 @@ const COMMANDS: &[&str] = &[
     "push",
     "fork",
     "update",
+    "shell",
     "complete",
     "merge log",
     "merge show",

@@ -82,8 +82,13 @@ impl Access {
                 .is_ok()
     }
 
-    /// The path of the fork that an agent has of a project; without an agent that of the only fork.
-    pub fn path_of_fork(&self, project: &ProjectId, agent: Option<&AgentId>) -> Result<PathBuf> {
+    /// The path of the fork that an agent has of a project, and what to say about it; without an agent
+    /// that of the only fork.
+    pub fn path_of_fork(
+        &self,
+        project: &ProjectId,
+        agent: Option<&AgentId>,
+    ) -> Result<(PathBuf, Option<String>)> {
         self.check_project(project)?;
         self.check_owner()?;
         let forks = self.rooms.forks.list_forks(project)?;
@@ -111,7 +116,15 @@ impl Access {
             Error::new(ErrorCode::WorkspaceNotAssigned, message)
                 .with_hint("fork the project for an agent first")
         })?;
-        self.rooms.workspaces.hand_out_path(&fork.workspace.id)
+        let id = &fork.workspace.id;
+        let path = self.rooms.workspaces.hand_out_path(id)?;
+        Ok((path, self.rooms.forks.path_note(id)?))
+    }
+
+    /// What to say about the path of a fork to a principal that may know it.
+    pub fn path_note(&self, fork: &Fork) -> Option<String> {
+        let known = self.sees_host_paths().then_some(fork);
+        known.and_then(|fork| self.rooms.forks.note_of(fork))
     }
 }
 

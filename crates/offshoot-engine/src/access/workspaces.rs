@@ -121,11 +121,13 @@ impl Access {
     }
 
     /// See [`Workspaces::hand_out_path`](crate::Workspaces::hand_out_path). Host paths are for
-    /// admins; a token of a project gets those of its forks, an agent never.
-    pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
+    /// admins; a token of a project gets those of its forks, an agent never. Also gives what to say
+    /// about the path.
+    pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<(PathBuf, Option<String>)> {
         self.check_reach(id)?;
         self.check_owner()?;
-        self.rooms.workspaces.hand_out_path(id)
+        let path = self.rooms.workspaces.hand_out_path(id)?;
+        Ok((path, self.rooms.forks.path_note(id)?))
     }
 
     /// See [`Workspaces::info`](crate::Workspaces::info).

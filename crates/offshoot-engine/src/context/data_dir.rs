@@ -77,10 +77,16 @@ impl DataDir {
         self.0.join("links")
     }
 
-    pub(crate) fn private_dirs(&self) -> [PathBuf; 8] {
+    /// Where the namespace of an ordinary user's mounts is noted.
+    pub(crate) fn namespace(&self) -> PathBuf {
+        self.0.join("namespace")
+    }
+
+    pub(crate) fn private_dirs(&self) -> [PathBuf; 9] {
         [
             self.tmp(),
             self.run(),
+            self.namespace(),
             self.locks(),
             self.cache(),
             self.layers(),

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId};
+#[cfg(target_os = "linux")]
+use offshoot_fs::UserNamespace;
 use offshoot_fs::{NameLock, PathResolver, ProviderName, Reserve, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, NewHasher, SqliteOptions,
@@ -38,6 +40,11 @@ pub struct EngineOptions {
     pub form: Option<PathResolver>,
     /// The provider of every fork; none means the best that works here.
     pub provider: Option<ProviderName>,
+    /// Whether only programs in the user's own namespace see what this process mounts.
+    pub private_mounts: bool,
+    /// The number of the mount that the data directory lies on, if not as this process sees it: in a
+    /// namespace every mount has another one.
+    pub mount: Option<u64>,
     /// The most bytes of one file. A larger file in a directory is reported and not read; a larger
     /// upload is refused.
     pub max_file_bytes: u64,
@@ -59,6 +66,8 @@ impl EngineOptions {
             lock_timeout: Duration::from_secs(30),
             form: None,
             provider: None,
+            private_mounts: false,
+            mount: None,
             max_file_bytes: MAX_FILE_BYTES,
             faults: None,
             statements: None,
@@ -118,7 +127,7 @@ impl Context {
                 Arc::new(FaultyBlobs::new(Arc::new(blobs), plan.clone())),
             ),
         };
-        let (marker, dead) = ProcessMarker::create(&data.run())?;
+        let (marker, dead) = ProcessMarker::create(&data.run(), options.mount)?;
         offshoot_fs::sweep_probes(&data.tmp());
         let context = Context {
             data: data.clone(),
@@ -241,6 +250,17 @@ pub(crate) fn describe_busy(error: Error, what: &str) -> Error {
         .with_hint("wait until the other operation has ended and try again"),
         _ => error,
     }
+}
+
+/// The namespace of an ordinary user's mounts for a data directory. This does not open the directory.
+#[cfg(target_os = "linux")]
+pub fn user_namespace_of(dir: &Path) -> UserNamespace {
+    UserNamespace::at(DataDir::at(dir).namespace())
+}
+
+/// Makes a data directory with what is in it before the first use.
+pub fn create_data_dir(dir: &Path) -> Result<()> {
+    DataDir::at(dir).create()
 }
 
 /// The size of the reserve that a data directory should have and the size that it has; none if the

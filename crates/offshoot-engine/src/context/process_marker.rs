@@ -34,12 +34,13 @@ const UNLOCKED_PREFIX: &str = "new-";
 pub(crate) struct ProcessMarker {
     path: PathBuf,
     held: File,
+    mount: Option<u64>,
 }
 
 impl ProcessMarker {
-    /// Creates the marker. Also returns the markers of processes that were killed; the caller
+    /// Creates the marker. `mount` is the number of the mount, if not as this process sees it. Also returns the markers of processes that were killed; the caller
     /// removes them after recovery.
-    pub(crate) fn create(dir: &Path) -> Result<(ProcessMarker, Vec<PathBuf>)> {
+    pub(crate) fn create(dir: &Path, mount: Option<u64>) -> Result<(ProcessMarker, Vec<PathBuf>)> {
         let set = || -> std::io::Result<(ProcessMarker, Vec<PathBuf>)> {
             let unclean = markers_of_dead_processes(dir)?;
             // The marker gets its final name after it is locked. Between its creation and its lock
@@ -48,12 +49,12 @@ impl ProcessMarker {
             let unlocked = dir.join(format!("{UNLOCKED_PREFIX}{name}"));
             let mut held = offshoot_sys::create_private(&unlocked)?;
             held.lock()?;
-            if let Some(mount) = mount_of(&held) {
-                held.write_all(mount.as_bytes())?;
+            if let Some(text) = mount_of(&held, mount) {
+                held.write_all(text.as_bytes())?;
             }
             let path = dir.join(name);
             std::fs::rename(unlocked, &path)?;
-            Ok((ProcessMarker { path, held }, unclean))
+            Ok((ProcessMarker { path, held, mount }, unclean))
         };
         set().map_err(|cause| {
             Error::new(
@@ -68,7 +69,7 @@ impl ProcessMarker {
     /// Lets the next start look at every directory that may lack changes, because this process could not
     /// write some and does not hold their locks any more.
     pub(crate) fn ask_for_full_recovery(&self) {
-        let Some(mount) = mount_of(&self.held) else {
+        let Some(mount) = mount_of(&self.held, self.mount) else {
             return;
         };
         let says = format!("{mount}{UNWRITTEN}");
@@ -85,12 +86,12 @@ impl ProcessMarker {
 }
 
 /// What the marker of a dead process says.
-pub(crate) fn left_by_process(marker: &Path) -> DeadProcess {
+pub(crate) fn left_by_process(marker: &Path, mount: Option<u64>) -> DeadProcess {
     let Ok(mut file) = File::open(marker) else {
         // Another start has done all there was to do.
         return DeadProcess::LeftLocks;
     };
-    let Some(mount) = mount_of(&file) else {
+    let Some(mount) = mount_of(&file, mount) else {
         return DeadProcess::LeftUnwritten;
     };
     let mut text = String::new();
@@ -105,14 +106,15 @@ pub(crate) fn left_by_process(marker: &Path) -> DeadProcess {
 }
 
 /// What tells the mount that a file lies on from all others since the start of the machine.
-fn mount_of(file: &File) -> Option<String> {
+fn mount_of(file: &File, known: Option<u64>) -> Option<String> {
     #[cfg(target_os = "linux")]
-    return offshoot_sys::unique_mount_id(file).map(|number| number.to_string());
+    let seen = offshoot_sys::unique_mount_id(file);
     #[cfg(not(target_os = "linux"))]
-    {
+    let seen = {
         let _ = file;
         None
-    }
+    };
+    known.or(seen).map(|number| number.to_string())
 }
 
 /// Whether a process has the data directory open right now.

@@ -22,15 +22,18 @@ impl Directories {
         probe(&self.context.data.tmp())
     }
 
-    /// The provider for a new fork: the one that is required, or the best that works.
+    /// The provider for a new fork: the one that is required, or the best that works and that every
+    /// program sees. A path is handed out with it, and a mount in a namespace shows there alone.
     pub(crate) fn provider_for_new(
         &self,
         required: Option<ProviderName>,
     ) -> Result<Box<dyn Provider>> {
         let required = required.or(self.context.options.provider);
         let working = self.working_providers()?;
-        let wanted = required.or(working.first().copied());
-        match wanted.filter(|name| working.contains(name)) {
+        let private = self.context.options.private_mounts;
+        let mut seen = working.iter().copied();
+        let best = seen.find(|name| !private || *name != ProviderName::Overlay);
+        match required.or(best).filter(|name| working.contains(name)) {
             Some(name) => provider_named(name, copy_up(&working)),
             // The provider may work by now; if not, the error says why.
             None => choose(&self.context.data.tmp(), required).map(|choice| choice.provider),
@@ -79,7 +82,7 @@ impl Directories {
 
     /// The result of another process of this user since the last boot.
     fn cached_providers(&self) -> Option<Vec<ProviderName>> {
-        let text = std::fs::read_to_string(self.context.data.cache().join("providers")).ok()?;
+        let text = std::fs::read_to_string(self.cache_place()).ok()?;
         let names = text.strip_prefix(&this_user_and_boot()?)?;
         let names: Option<Vec<_>> = names
             .split_whitespace()
@@ -97,8 +100,16 @@ impl Directories {
             text.push('\n');
         }
         // Without the file the next process probes again, which costs some milliseconds.
-        let place = self.context.data.cache().join("providers");
-        let _ = offshoot_sys::write_private(&place, text.as_bytes());
+        let _ = offshoot_sys::write_private(&self.cache_place(), text.as_bytes());
+    }
+
+    /// More works in the namespace of an ordinary user than outside.
+    fn cache_place(&self) -> std::path::PathBuf {
+        let name = match self.context.options.private_mounts {
+            true => "providers-in-namespace",
+            false => "providers",
+        };
+        self.context.data.cache().join(name)
     }
 }
 

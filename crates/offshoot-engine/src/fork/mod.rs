@@ -6,6 +6,7 @@
 pub(crate) mod convert;
 pub(crate) mod create;
 mod of_commit;
+pub(crate) mod visibility;
 
 use std::sync::Arc;
 

@@ -55,7 +55,11 @@ pub fn remove_data(dir: &Path) -> Result<RemovedData> {
         )
         .with_hint("wait for it, or end it, and try again"));
     }
-    let mounts = mounts_of_forks(&dir)?;
+    let mut mounts = mounts_below(&dir).map_err(cannot_remove)?;
+    let mark = data.namespace();
+    let is_marked = mounts.contains(&mark);
+    mounts.retain(|point| *point != mark);
+    refuse_other_mounts(&dir, &mounts)?;
     let overlay = provider_named(ProviderName::Overlay, CopyUp::WholeFile);
     let workspaces = names_in(&data.workspaces())?.len();
     refuse_used_directories(&data, &mounts)?;
@@ -68,6 +72,9 @@ pub fn remove_data(dir: &Path) -> Result<RemovedData> {
             overlay.cleanup(&ForkDirs::new(data.tmp().join("nowhere"), target))?;
         }
     }
+    if is_marked {
+        unmark(mark)?;
+    }
     let left = remove_own(&data)?;
     let gone = left.is_empty() && std::fs::remove_dir(&dir).is_ok();
     Ok(RemovedData {
@@ -78,11 +85,21 @@ pub fn remove_data(dir: &Path) -> Result<RemovedData> {
     })
 }
 
-/// The forks that are mounted. Anything else that is mounted there is somebody else's, and what is
-/// in it must not go with the directory.
-fn mounts_of_forks(dir: &Path) -> Result<Vec<PathBuf>> {
-    let mounts = mounts_below(dir).map_err(cannot_remove)?;
-    for point in &mounts {
+/// Takes the mark of the user's namespace away. Its holder ends when its note is removed.
+fn unmark(mark: PathBuf) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    return offshoot_fs::UserNamespace::at(mark).unmark();
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = mark;
+        Ok(())
+    }
+}
+
+/// Only forks may be mounted there. Anything else is somebody else's, and what is in it must not go
+/// with the directory.
+fn refuse_other_mounts(dir: &Path, mounts: &[PathBuf]) -> Result<()> {
+    for point in mounts {
         if !is_fork_mounted(point)? {
             let below = point.strip_prefix(dir).unwrap_or(point);
             let below = escape_bytes(below.as_os_str().as_encoded_bytes());
@@ -93,7 +110,7 @@ fn mounts_of_forks(dir: &Path) -> Result<Vec<PathBuf>> {
             .with_hint("unmount it first; nothing was removed"));
         }
     }
-    Ok(mounts)
+    Ok(())
 }
 
 fn refuse_used(overlay: &dyn Provider, target: &Path) -> Result<()> {

@@ -51,7 +51,11 @@ impl Upkeep {
         if all_well {
             self.directories.move_orphan_layers_to_trash()?;
         }
-        let worst = dead.iter().map(|marker| left_by_process(marker)).max();
+        let mount = self.context.options.mount;
+        let worst = dead
+            .iter()
+            .map(|marker| left_by_process(marker, mount))
+            .max();
         let scope = match worst {
             _ if rebooted => Some(RepairScope::Torn),
             Some(DeadProcess::WasCutOff) => Some(RepairScope::Torn),

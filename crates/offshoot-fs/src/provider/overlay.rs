@@ -2,7 +2,8 @@
 //!
 //! The lock file of a fork holds the target and the names of the layers of its last mount. With it,
 //! an upper is never mounted at two places at once, which the kernel would allow with wrong
-//! results, and never on other layers than its first ones.
+//! results, and never on other layers than its first ones. Mounts in other namespaces do not show
+//! here; the kernel is asked for them before an upper is mounted again.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_sys::{
     Overlay, OverlayXattrs, Stat, attach_mount, get_xattr, is_mount_point, is_mount_used,
-    is_on_overlay, set_immutable, set_read_only, unmount_idle, unmount_lazily,
+    is_on_overlay, is_upper_in_use, set_immutable, set_read_only, unmount_idle, unmount_lazily,
 };
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::io::Errno;
@@ -37,6 +38,10 @@ use crate::{SafeDir, Walk};
 /// How long a mount may also be at another place before that counts as use: a starting container
 /// has a copy of every mount for a moment.
 const MOUNT_COPY_GRACE: Duration = Duration::from_millis(1_000);
+
+/// How long an upper may be in use by a mount that does not show here: one whose namespace has just
+/// ended is written to disk first.
+const MOUNT_END_GRACE: Duration = Duration::from_secs(10);
 
 /// Makes forks as overlay mounts.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +80,9 @@ impl OverlayProvider {
             record.check(fork)?;
         }
         let (upper, work) = (open_dir(&fork.upper())?, open_dir(&fork.work())?);
+        if !is_new {
+            refuse_if_mounted_unseen(upper.as_fd())?;
+        }
         let target = open_dir(&fork.target)?;
         let guarded = refuse_writes(&target).map_err(cannot_mount)?;
         let lowers: Vec<BorrowedFd<'_>> = stack.fds().iter().map(AsFd::as_fd).collect();
@@ -205,7 +213,11 @@ impl Provider for OverlayProvider {
         }
         let _lock = fork.lock()?;
         if !is_mounted(&fork.target).map_err(cannot_unmount)? {
-            return Ok(());
+            // The user's own namespace may show it, which root does not see.
+            return match open_dir(&fork.upper()) {
+                Ok(upper) => refuse_if_mounted_unseen(upper.as_fd()),
+                Err(_) => Ok(()),
+            };
         }
         refuse_if_mounted_elsewhere(fork)?;
         unmount_with_retries(&fork.target)
@@ -323,6 +335,24 @@ fn refuse_if_mounted_elsewhere(fork: &ForkDirs) -> Result<()> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// Fails if an upper that is not mounted here is mounted all the same: in a mount namespace that does
+/// not show here, or lazily unmounted and still in use.
+fn refuse_if_mounted_unseen(upper: BorrowedFd<'_>) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        match is_upper_in_use(upper) {
+            Ok(false) => return Ok(()),
+            Ok(true) if started.elapsed() > MOUNT_END_GRACE => {
+                return Err(busy("it is mounted in another namespace"));
+            }
+            Ok(true) => std::thread::sleep(Duration::from_millis(10)),
+            // Who may not mount cannot ask, and the mount that follows says why.
+            Err(error) if is(&error, Errno::PERM) => return Ok(()),
+            Err(error) => return Err(cannot_mount(error)),
+        }
+    }
 }
 
 /// Ends an unused mount. Not lazily: a detached mount that lives on would be a second one on the

@@ -111,7 +111,8 @@ fn unsupported(name: ProviderName, probes: Vec<Probe>) -> Error {
 fn remedy(name: ProviderName) -> &'static str {
     match name {
         ProviderName::Overlay => {
-            "run as root on Linux 6.5 or later, with the data directory on ext4, XFS or btrfs \
+            "run on Linux 6.5 or later as root, or as a user who may make user namespaces \
+             (`offshoot doctor` tells), with the data directory on ext4, XFS or btrfs \
              itself and not on another overlay"
         }
         ProviderName::Reflink => {

@@ -150,6 +150,23 @@ fn ignore_not_found(answer: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Lets its owner read a directory that is about to go. An overlay leaves one without any permission,
+/// and so may programs.
+#[cfg(target_os = "linux")]
+fn make_readable(parent: &impl AsFd, name: &CStr) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    // A handle may be had without permission, and no link is followed to get it.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat(parent, name, flags, Mode::empty())?;
+    let handle = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    Ok(rustix::fs::chmod(handle, Mode::RWXU)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_readable(_parent: &impl AsFd, _name: &CStr) -> io::Result<()> {
+    Err(Errno::ACCESS.into())
+}
+
 /// The way down to the directory that is being emptied.
 struct Descent {
     /// The lowest levels, the deepest last.
@@ -167,7 +184,14 @@ struct Level {
 
 impl Descent {
     fn enter(&mut self, parent: &impl AsFd, name: &CStr) -> io::Result<()> {
-        let fd = openat(parent, name, READ_DIR | OFlags::NOFOLLOW, Mode::empty())?;
+        let open = || openat(parent, name, READ_DIR | OFlags::NOFOLLOW, Mode::empty());
+        let fd = match open() {
+            Err(Errno::ACCESS) => {
+                make_readable(parent, name)?;
+                open()?
+            }
+            fd => fd?,
+        };
         let stat = fstat(&fd)?;
         self.levels.push(Level {
             name: name.to_owned(),

@@ -43,8 +43,8 @@ fn make(
     let find = |made: &EarlierResult| {
         let id = made.workspace()?;
         let fork = caller.fork_named(id)?;
-        let path = caller.hand_out_path(id).ok();
-        Ok(wire::Fork::new(&fork, path.as_deref()))
+        let (path, note) = caller.hand_out_path(id).ok().unzip();
+        Ok(wire::Fork::new(&fork, path.as_deref()).with_note(note.flatten()))
     };
     let make = |caller: &Access, forks: &[wire::Fork]| {
         let (fork, path) = caller.fork(project, &options).map_err(|error| {
@@ -55,7 +55,7 @@ fn make(
                 false => error.with_details(serde_json::json!({ "workspaces": names })),
             }
         })?;
-        Ok(wire::Fork::new(&fork, path.as_deref()))
+        Ok(wire::Fork::new(&fork, path.as_deref()).with_note(caller.path_note(&fork)))
     };
     let kind = format!("fork {project}");
     let (forks, created) = caller.once(&kind, key, asked, count.into(), find, make)?;
@@ -103,9 +103,9 @@ pub(crate) async fn answer_path(
     project: ProjectId,
     agent: Option<AgentId>,
 ) -> Answer {
-    let path = blocking(move || caller.path_of_fork(&project, agent.as_ref())).await?;
+    let (path, note) = blocking(move || caller.path_of_fork(&project, agent.as_ref())).await?;
     app.watcher.refresh();
-    ok(&host_path(&path))
+    ok(&host_path(&path, note))
 }
 
 /// `POST /workspaces/{workspace}/update`

@@ -99,15 +99,16 @@ pub(crate) async fn set_quota(
 /// `GET /workspaces/{workspace}/path`
 pub(crate) async fn path(State(app): State<Shared>, caller: Caller, params: Params) -> Answer {
     let id = params.workspace()?;
-    let path = blocking(move || caller.hand_out_path(&id)).await?;
+    let (path, note) = blocking(move || caller.hand_out_path(&id)).await?;
     app.watcher.refresh();
-    ok(&host_path(&path))
+    ok(&host_path(&path, note))
 }
 
 /// A directory of this machine, as answers have it.
-pub(crate) fn host_path(path: &Path) -> wire::HostPath {
+pub(crate) fn host_path(path: &Path, note: Option<String>) -> wire::HostPath {
     wire::HostPath {
         path: escape_bytes(path.as_os_str().as_bytes()),
+        note,
     }
 }
 

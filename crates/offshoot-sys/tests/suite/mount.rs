@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use offshoot_sys::{
     Overlay, OverlayXattrs, attach_mount, clone_mount, get_xattr, is_mount_point, is_on_overlay,
-    set_immutable, set_xattr, unmount_idle, unmount_lazily,
+    is_upper_in_use, set_immutable, set_xattr, unmount_idle, unmount_lazily,
 };
 
 /// A target that is unmounted and made removable again, also when a test fails.
@@ -114,6 +114,33 @@ fn an_overlay_of_layers_with_any_path() {
         fs::write(target.0.join("lost"), "").is_err(),
         "the bare place is immutable"
     );
+}
+
+/// A mount that shows nowhere is one as well: it may be in another namespace.
+#[test]
+fn an_upper_in_use_is_known_wherever_it_is_mounted() {
+    if needs_root() {
+        return;
+    }
+    let host = tempfile::tempdir().unwrap();
+    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| dir(host.path().join(name)));
+    assert!(!is_upper_in_use(upper.as_fd()).unwrap());
+    for xattrs in [OverlayXattrs::Trusted, OverlayXattrs::User] {
+        let overlay = Overlay {
+            lowers: &[lower.as_fd()],
+            upper: upper.as_fd(),
+            work: work.as_fd(),
+            xattrs,
+            redirect_dir: false,
+        };
+        let mount = overlay.mount().unwrap();
+        assert!(is_upper_in_use(upper.as_fd()).unwrap());
+        drop(mount);
+        let is_free = || !is_upper_in_use(upper.as_fd()).unwrap();
+        offshoot_testkit::wait_until("the upper is free again", is_free);
+    }
+    // Asking leaves nothing behind.
+    assert_eq!(fs::read_dir(host.path().join("upper")).unwrap().count(), 0);
 }
 
 #[test]

@@ -56,19 +56,10 @@ impl Served {
                 .args(["serve", "--listen", "127.0.0.1:0", "--json"])
                 .stdout(Stdio::piped()),
         ));
-        let mut stdout = process.take_stdout().unwrap();
-        let mut text = String::new();
-        let told = loop {
-            let mut byte = [0];
-            stdout.read_exact(&mut byte).unwrap();
-            text.push(char::from(byte[0]));
-            if let Ok(told) = serde_json::from_str::<serde_json::Value>(&text) {
-                break told;
-            }
-        };
+        let address = read_address(&mut process);
         Served {
             process,
-            address: told["listen"].as_str().unwrap().to_owned(),
+            address,
             token: token.trim().to_owned(),
         }
     }
@@ -109,6 +100,21 @@ impl Served {
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
+}
+
+/// The address that a server wrote to stdout.
+pub(crate) fn read_address(process: &mut Process) -> String {
+    let mut stdout = process.take_stdout().unwrap();
+    let mut text = String::new();
+    let told = loop {
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).unwrap();
+        text.push(char::from(byte[0]));
+        if let Ok(told) = serde_json::from_str::<serde_json::Value>(&text) {
+            break told;
+        }
+    };
+    told["listen"].as_str().unwrap().to_owned()
 }
 
 /// The status and the length of an answer, and what it is read from.
