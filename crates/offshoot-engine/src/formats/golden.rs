@@ -8,7 +8,9 @@ use super::*;
 use crate::access::{Operation, PrincipalKind};
 use crate::content::left_out::LeftOut;
 use crate::content::rows::ParentProject;
-use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
+use crate::merge::complete::{
+    AutoResolved, BroughtCommits, CompleteOptions, Completed, LeftOutCommit, PendingConflict,
+};
 use crate::merge::policy_decision::Decided;
 use crate::merge::regions::{PartChoice, PartChoices};
 use crate::merge::review_row::{LandsIn, Who};
@@ -140,6 +142,8 @@ fn receipt() -> Completed {
         keep: true,
         atomic: true,
         landed_nothing: true,
+        label: None,
+        commits: BroughtCommits::default(),
         after: None,
     }
 }
@@ -158,6 +162,15 @@ fn receipts() {
     assert!(!first.include_ignored && !first.landed_nothing);
     let waits = Completed {
         waiting: vec![path("g")],
+        label: Some("Löwe".to_owned()),
+        commits: BroughtCommits {
+            count: 3,
+            tips: vec![id('e')],
+            left_out: vec![LeftOutCommit {
+                id: Some(id('f')),
+                reason: "too large".to_owned(),
+            }],
+        },
         ..receipt()
     };
     assert_eq!(

@@ -12,6 +12,7 @@ pub(crate) mod create;
 pub(crate) mod incoming;
 pub(crate) mod pull;
 pub(crate) mod push;
+mod refs;
 pub(crate) mod status;
 
 use std::path::PathBuf;
