@@ -26,6 +26,7 @@ pub use access::{
     Access, Operation, Overview, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
 };
 pub use content::Contents;
+pub use content::credit::Author;
 pub use content::diff::Point;
 pub use content::incoming::Content;
 pub use content::index::Entry;
@@ -37,7 +38,6 @@ pub use content::source::OpenFile;
 pub use content::state::{State, StateChange, StateEntry};
 pub use content::too_large::TooLarge;
 pub use content::workspace_row::Quota;
-pub use content::credit::Author;
 pub use context::idempotency::{IDEMPOTENCY_RETENTION, IdempotencyRecord};
 pub use context::server_lock::ServerLock;
 pub use context::{Context, EngineOptions, MAX_FILE_BYTES, reserve_in};

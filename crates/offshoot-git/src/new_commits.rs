@@ -81,7 +81,7 @@ impl NewCommits<'_> {
                 if is_known {
                     continue;
                 }
-                if read.len() >= self.most_commits {
+                if known.len() > self.most_commits {
                     let most = self.most_commits;
                     let why = format!("there are more than {most} new commits");
                     return Ok(TakenCommits {
@@ -95,9 +95,11 @@ impl NewCommits<'_> {
                         stack.extend(commit.parents.iter().map(|parent| (*parent, false)));
                         read.insert(id, commit);
                     }
-                    Err(why) => {
+                    Err((why, parents)) => {
                         refused.insert(id);
                         done.refused.push((id, why));
+                        // What it comes from may be good all the same.
+                        stack.extend(parents.into_iter().map(|parent| (parent, false)));
                     }
                 }
                 continue;
@@ -165,11 +167,18 @@ impl NewCommits<'_> {
         done.tips = tips;
     }
 
-    fn read_commit(&self, id: &ObjectId) -> Result<std::result::Result<Commit, Refused>> {
-        Ok(match self.read_own(id, Kind::Commit)? {
-            Ok(bytes) => check_commit(&bytes),
-            Err(why) => Err(why),
-        })
+    /// A commit, or why it is refused and what it comes from.
+    fn read_commit(
+        &self,
+        id: &ObjectId,
+    ) -> Result<std::result::Result<Commit, (Refused, Vec<ObjectId>)>> {
+        let bytes = match self.read_own(id, Kind::Commit)? {
+            Ok(bytes) => bytes,
+            Err(why) => return Ok(Err((why, Vec::new()))),
+        };
+        let parents = |commit: Commit| commit.parents;
+        Ok(check_commit(&bytes)
+            .map_err(|why| (why, Commit::parse(&bytes).map(parents).unwrap_or_default())))
     }
 
     /// An object of whoever made the commits.

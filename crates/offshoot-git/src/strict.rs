@@ -21,16 +21,19 @@ pub fn check_commit(bytes: &[u8]) -> std::result::Result<Commit, Refused> {
     }
     let commit = Commit::parse(bytes).map_err(|error| error.message().to_owned())?;
     let mut lines = bytes.split(|&byte| byte == b'\n');
-    let mut next = lines.by_ref().skip_while(|line| !line.starts_with(b"author "));
+    let mut next = lines
+        .by_ref()
+        .skip_while(|line| !line.starts_with(b"author "));
     for key in [&b"author "[..], b"committer "] {
         let line = next.next().and_then(|line| line.strip_prefix(key));
         if let Some(why) = refuses_person(line.unwrap_or_default()) {
             return Err(why.to_owned());
         }
     }
-    let again = commit.extra_headers.iter().any(|(key, _)| {
-        ["tree", "parent", "author", "committer"].contains(&key.as_str())
-    });
+    let again = commit
+        .extra_headers
+        .iter()
+        .any(|(key, _)| ["tree", "parent", "author", "committer"].contains(&key.as_str()));
     match again {
         true => Err("a header of the commit is there twice".to_owned()),
         false => Ok(commit),
@@ -93,7 +96,15 @@ pub fn check_tree(bytes: &Arc<[u8]>) -> Result<std::result::Result<Tree, Refused
     // Modes that begin with a zero read the same and are longer.
     let written: usize = tree
         .iter()
-        .map(|entry| entry.name.len() + 22 + if entry.mode == GitMode::Dir as u32 { 5 } else { 6 })
+        .map(|entry| {
+            entry.name.len()
+                + 22
+                + if entry.mode == GitMode::Dir as u32 {
+                    5
+                } else {
+                    6
+                }
+        })
         .sum();
     match written == bytes.len() {
         true => Ok(Ok(tree)),

@@ -187,14 +187,17 @@ fn set_author(
     } else if remove {
         let removed = (cx.engine.projects).remove_author(project.as_ref(), agent.as_ref())?;
         if !removed {
-            return Err(Error::invalid("no author is set for that agent and project")
-                .with_hint("`offshoot agent author` lists those that are")
-                .into());
+            return Err(
+                Error::invalid("no author is set for that agent and project")
+                    .with_hint("`offshoot agent author` lists those that are")
+                    .into(),
+            );
         }
     }
     let authors = cx.engine.projects.authors()?;
     if cx.output.json() {
-        cx.output.document(&wire::Authors::from(authors.as_slice()))?;
+        cx.output
+            .document(&wire::Authors::from(authors.as_slice()))?;
         return Ok(Exit::Done);
     }
     if authors.is_empty() {

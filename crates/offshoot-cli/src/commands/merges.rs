@@ -312,8 +312,9 @@ fn show_commits(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
         let id = one.id.map(offshoot_core::ObjectId::to_hex);
         let commit = id.as_deref().map_or("its commits", short);
         let why = printable(&one.reason);
-        cx.output
-            .line(format_args!("  - {commit}  (left out of the history: {why})"))?;
+        cx.output.line(format_args!(
+            "  - {commit}  (left out of the history: {why})"
+        ))?;
     }
     Ok(())
 }

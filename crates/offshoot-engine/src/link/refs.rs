@@ -21,7 +21,10 @@ impl Links {
         link: &Link,
         repository: &GitRepository,
     ) -> Result<()> {
-        let (followed, own) = (full_branch_name(&link.branch)?, full_branch_name(OWN_BRANCH)?);
+        let (followed, own) = (
+            full_branch_name(&link.branch)?,
+            full_branch_name(OWN_BRANCH)?,
+        );
         let there = other_refs(repository, [Some(&followed), Some(&own)])?;
         let (head, known) = self.store().read(|tx| {
             let head = tx.workspace_by_key(key)?.and_then(|row| row.head);

@@ -150,7 +150,10 @@ impl Merges {
         tips.extend(repository.branches(BEFORE_UPDATE, MOST_TIPS)?);
         tips.dedup();
         let before = self.store().read(|tx| tips_before(tx, row.key))?;
-        if tips.iter().all(|tip| *tip == fork.base || before.contains(tip)) {
+        if tips
+            .iter()
+            .all(|tip| *tip == fork.base || before.contains(tip))
+        {
             return Ok(ForkCommits {
                 brought: BroughtCommits {
                     tips: before,
@@ -222,7 +225,9 @@ fn tips_before(tx: &dyn ReadTx, workspace: WorkspaceKey) -> Result<Vec<ObjectId>
     let receipt = last.as_ref().map(receipt).transpose()?;
     // What waits is brought again: the merge that waits may never land.
     let landed = receipt.filter(|receipt| !receipt.waits_whole());
-    Ok(landed.map(|receipt| receipt.commits.tips).unwrap_or_default())
+    Ok(landed
+        .map(|receipt| receipt.commits.tips)
+        .unwrap_or_default())
 }
 
 fn left_out(mut refused: Vec<(ObjectId, String)>) -> Vec<LeftOutCommit> {
@@ -287,4 +292,3 @@ pub(crate) fn forget_kept(
 ) -> Result<()> {
     tx.remove_refs(project, &kept_names(workspace)).map(drop)
 }
-

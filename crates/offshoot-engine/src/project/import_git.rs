@@ -21,8 +21,8 @@ use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
 
 use crate::context::idempotency::ExtraWrite;
 use crate::project::Projects;
-use crate::project::import_refs::{GitSource, read_refs};
 use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, refuse_taken};
+use crate::project::import_refs::{GitSource, read_refs};
 
 /// Larger objects get a blob of their own instead of a place in a pack.
 const LARGEST_IN_PACK: usize = 1 << 20;
