@@ -11,3 +11,4 @@ mod fork_git;
 mod ignore;
 mod import;
 mod trees;
+mod untrusted;
