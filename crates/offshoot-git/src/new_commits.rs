@@ -6,17 +6,28 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
-use offshoot_core::{EMPTY_TREE, Error, ErrorCode, MAX_DEPTH, ObjectId, Result, cancel};
+use offshoot_core::{EMPTY_TREE, Error, ErrorCode, GitMode, MAX_DEPTH, ObjectId, Result, cancel};
 
 use crate::commit::Commit;
 use crate::dotgit::{has_rules_for_content, refuses_content};
 use crate::object::{Kind, ObjectReader};
 use crate::strict::{Refused, check_commit, check_tree};
-use crate::tree::{Tree, read_tree};
+use crate::tree::{EntryRef, Tree, read_tree};
 
+/// Objects, and what each is.
+type Objects = HashMap<ObjectId, Kind>;
+
+const SUBMODULE: u32 = GitMode::Commit as u32;
+const SYMLINK: u32 = GitMode::Symlink as u32;
 /// The longest target of a link that git takes.
 const MAX_LINK: usize = 4096;
+/// The largest commit.
+const MAX_COMMIT: usize = 1 << 20;
+/// The most parents of a commit: each is compared with it.
+const MAX_PARENTS: usize = 64;
+const TOO_LATE: &str = "it takes too long to look at all of it";
 
 /// Where the histories meet, and how much is looked at.
 pub struct NewCommits<'a> {
@@ -30,6 +41,8 @@ pub struct NewCommits<'a> {
     pub most_commits: usize,
     /// The most objects that are taken.
     pub most_objects: usize,
+    /// When it is given up.
+    pub until: Instant,
 }
 
 /// Commits that can be taken.
@@ -45,9 +58,16 @@ pub struct TakenCommits {
     pub refused: Vec<(ObjectId, Refused)>,
 }
 
+/// What is held of a commit. Its message may be long.
+#[derive(Clone)]
+struct Node {
+    tree: ObjectId,
+    parents: Vec<ObjectId>,
+}
+
 /// A commit that was looked at.
 struct Taken {
-    commit: Commit,
+    commit: Node,
     /// Whether it leads to a known commit.
     is_rooted: bool,
 }
@@ -65,13 +85,16 @@ impl NewCommits<'_> {
         let mut done = TakenCommits::default();
         let mut taken: HashMap<ObjectId, Taken> = HashMap::new();
         let mut refused: HashSet<ObjectId> = HashSet::new();
-        let mut seen: HashSet<ObjectId> = HashSet::new();
-        let mut read: HashMap<ObjectId, Commit> = HashMap::new();
+        let mut seen: Objects = HashMap::new();
+        let mut read: HashMap<ObjectId, Node> = HashMap::new();
         let mut known: HashMap<ObjectId, bool> = HashMap::new();
         // Each commit comes twice: to find its parents, and when those are done.
         let mut stack: Vec<(ObjectId, bool)> = tips.iter().map(|id| (*id, false)).collect();
         while let Some((id, parents_done)) = stack.pop() {
             cancel::check()?;
+            if self.is_too_late() {
+                return Ok(nothing(id, TOO_LATE));
+            }
             if !parents_done {
                 if known.contains_key(&id) {
                     continue;
@@ -83,11 +106,10 @@ impl NewCommits<'_> {
                 }
                 if known.len() > self.most_commits {
                     let most = self.most_commits;
-                    let why = format!("there are more than {most} new commits");
-                    return Ok(TakenCommits {
-                        refused: vec![(id, why)],
-                        ..TakenCommits::default()
-                    });
+                    return Ok(nothing(
+                        id,
+                        &format!("there are more than {most} new commits"),
+                    ));
                 }
                 match self.read_commit(&id)? {
                     Ok(commit) => {
@@ -120,9 +142,9 @@ impl NewCommits<'_> {
                     done.refused.push((id, why));
                 }
                 Ok(new) => {
-                    seen.extend(&new);
                     done.objects.push(id);
-                    done.objects.extend(new);
+                    done.objects.extend(new.keys());
+                    seen.extend(new);
                     done.commits.push(id);
                     let leads = |parent: &ObjectId| {
                         known.get(parent) == Some(&true)
@@ -171,14 +193,31 @@ impl NewCommits<'_> {
     fn read_commit(
         &self,
         id: &ObjectId,
-    ) -> Result<std::result::Result<Commit, (Refused, Vec<ObjectId>)>> {
+    ) -> Result<std::result::Result<Node, (Refused, Vec<ObjectId>)>> {
         let bytes = match self.read_own(id, Kind::Commit)? {
             Ok(bytes) => bytes,
             Err(why) => return Ok(Err((why, Vec::new()))),
         };
-        let parents = |commit: Commit| commit.parents;
-        Ok(check_commit(&bytes)
-            .map_err(|why| (why, Commit::parse(&bytes).map(parents).unwrap_or_default())))
+        if bytes.len() > MAX_COMMIT {
+            return Ok(Err(("the commit is too large".to_owned(), Vec::new())));
+        }
+        Ok(match check_commit(&bytes) {
+            Ok(commit) if commit.parents.len() > MAX_PARENTS => {
+                Err(("it has too many parents".to_owned(), Vec::new()))
+            }
+            Ok(commit) => Ok(Node {
+                tree: commit.tree,
+                parents: commit.parents,
+            }),
+            Err(why) => {
+                let parents = Commit::parse(&bytes).map(|commit| commit.parents);
+                Err((why, parents.unwrap_or_default()))
+            }
+        })
+    }
+
+    fn is_too_late(&self) -> bool {
+        Instant::now() > self.until
     }
 
     /// An object of whoever made the commits.
@@ -204,11 +243,11 @@ impl NewCommits<'_> {
     /// What a commit holds and none of its parents has at the same place.
     fn new_objects(
         &self,
-        commit: &Commit,
+        commit: &Node,
         taken: &HashMap<ObjectId, Taken>,
-        seen: &HashSet<ObjectId>,
+        seen: &Objects,
         most: usize,
-    ) -> Result<std::result::Result<Vec<ObjectId>, Refused>> {
+    ) -> Result<std::result::Result<Objects, Refused>> {
         let mut bases = Vec::with_capacity(commit.parents.len());
         for parent in &commit.parents {
             bases.push(match taken.get(parent) {
@@ -216,9 +255,8 @@ impl NewCommits<'_> {
                 None => crate::history::read_commit(self.known, parent)?.tree,
             });
         }
-        let mut new: Vec<ObjectId> = Vec::new();
-        let mut here: HashSet<ObjectId> = HashSet::new();
-        if bases.contains(&commit.tree) || seen.contains(&commit.tree) {
+        let mut new = Objects::new();
+        if bases.contains(&commit.tree) || seen.get(&commit.tree) == Some(&Kind::Tree) {
             return Ok(Ok(new));
         }
         let mut next = vec![Open {
@@ -226,9 +264,12 @@ impl NewCommits<'_> {
             bases,
             depth: 1,
         }];
-        here.insert(commit.tree);
+        new.insert(commit.tree, Kind::Tree);
         while let Some(open) = next.pop() {
             cancel::check()?;
+            if self.is_too_late() {
+                return Ok(Err(TOO_LATE.to_owned()));
+            }
             let tree = match self.read_own(&open.tree, Kind::Tree)? {
                 Ok(bytes) => check_tree(&bytes)?,
                 Err(why) => Err(why),
@@ -237,11 +278,10 @@ impl NewCommits<'_> {
                 Ok(tree) => tree,
                 Err(why) => return Ok(Err(why)),
             };
-            new.push(open.tree);
             if new.len() > most || open.depth > MAX_DEPTH {
                 return Ok(Err("it holds too many files or too deep paths".to_owned()));
             }
-            if let Some(why) = self.enter(&tree, &open, seen, &mut here, &mut new, &mut next)? {
+            if let Some(why) = self.enter(&tree, &open, seen, &mut new, &mut next)? {
                 return Ok(Err(why));
             }
         }
@@ -253,50 +293,55 @@ impl NewCommits<'_> {
         &self,
         tree: &Tree,
         open: &Open,
-        seen: &HashSet<ObjectId>,
-        here: &mut HashSet<ObjectId>,
-        new: &mut Vec<ObjectId>,
+        seen: &Objects,
+        new: &mut Objects,
         next: &mut Vec<Open>,
     ) -> Result<Option<Refused>> {
         let mut base_trees = Vec::with_capacity(open.bases.len());
         for base in &open.bases {
             base_trees.push(self.base_tree(base)?);
         }
-        for entry in tree.iter() {
+        for entry in tree.iter().filter(|entry| entry.mode != SUBMODULE) {
             let there = base_trees.iter().filter_map(|base| base.get(entry.name));
-            let there: Vec<_> = there.collect();
-            if entry.mode == 0o160_000 || there.iter().any(|base| base.id == entry.id) {
+            let same_kind =
+                |base: &EntryRef<'_>| base.mode != SUBMODULE && base.is_dir() == entry.is_dir();
+            let there: Vec<EntryRef<'_>> = there.filter(same_kind).collect();
+            if there.iter().any(|base| base.id == entry.id) {
                 continue;
             }
+            let kind = if entry.is_dir() {
+                Kind::Tree
+            } else {
+                Kind::Blob
+            };
             let rules = has_rules_for_content(entry.name);
-            let is_new = !seen.contains(&entry.id) && here.insert(entry.id);
-            if entry.is_dir() {
-                if is_new {
-                    let below = there.iter().filter(|base| base.is_dir());
-                    next.push(Open {
-                        tree: entry.id,
-                        bases: below.map(|base| base.id).collect(),
-                        depth: open.depth + 1,
-                    });
+            match seen.get(&entry.id).or_else(|| new.get(&entry.id)) {
+                // One object under two names, once as a directory: git would find it broken.
+                Some(known) if *known != kind => {
+                    return Ok(Some(format!("`{}` is no {}", entry.id, kind.as_str())));
                 }
-                continue;
+                // The name decides about some contents, so those are looked at under each.
+                Some(_) if !rules || kind == Kind::Tree => continue,
+                _ => {}
             }
-            // The name decides about some contents, so those are looked at under each.
-            if !is_new && !rules {
+            new.insert(entry.id, kind);
+            if kind == Kind::Tree {
+                next.push(Open {
+                    tree: entry.id,
+                    bases: there.iter().map(|base| base.id).collect(),
+                    depth: open.depth + 1,
+                });
                 continue;
             }
             let content = match self.read_own(&entry.id, Kind::Blob)? {
                 Ok(content) => content,
                 Err(why) => return Ok(Some(why)),
             };
-            if entry.mode == 0o120_000 && content.len() > MAX_LINK {
+            if entry.mode == SYMLINK && content.len() > MAX_LINK {
                 return Ok(Some("the target of a link is too long".to_owned()));
             }
-            if let Some(why) = refuses_content(entry.name, &content).filter(|_| rules) {
+            if let Some(why) = refuses_content(entry.name, &content) {
                 return Ok(Some(why.to_owned()));
-            }
-            if is_new {
-                new.push(entry.id);
             }
         }
         Ok(None)
@@ -308,6 +353,14 @@ impl NewCommits<'_> {
             Some((Kind::Tree, bytes)) => Tree::parse(bytes),
             _ => read_tree(self.own, id),
         }
+    }
+}
+
+/// None of the commits can be taken.
+fn nothing(id: ObjectId, why: &str) -> TakenCommits {
+    TakenCommits {
+        refused: vec![(id, why.to_owned())],
+        ..TakenCommits::default()
     }
 }
 

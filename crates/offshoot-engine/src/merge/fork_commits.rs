@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result};
 use offshoot_fs::{FileKind, SafeDir};
@@ -26,8 +27,11 @@ const MOST_COMMITS: usize = 5_000;
 const MOST_OBJECTS: usize = 100_000;
 /// The largest object that comes along as history.
 const LARGEST_OBJECT: u64 = 64 << 20;
-/// How many bytes are read of the `.git` of a fork before it is given up.
+/// How many bytes are read of the `.git` of a fork before it is given up. What comes along is read
+/// twice: when it is looked at, and when it is stored.
 const MOST_BYTES: u64 = 1 << 30;
+/// How long it is looked at: the merges of others wait.
+const LONGEST: Duration = Duration::from_secs(30);
 /// The most commits that become parents of one merge.
 const MOST_TIPS: usize = 16;
 /// The most left out commits that a receipt names.
@@ -179,6 +183,7 @@ impl Merges {
             is_known: &is_known,
             most_commits: MOST_COMMITS,
             most_objects: MOST_OBJECTS,
+            until: Instant::now() + LONGEST,
         }
         .take(&tips)?;
         if taken.tips.len() > MOST_TIPS {

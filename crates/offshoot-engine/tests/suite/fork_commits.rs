@@ -410,6 +410,20 @@ const TRICKS: &[(&str, Trick)] = &[
         let commit = raw_commit(git_dir, &tree, PERSON);
         point_at(git_dir, &commit);
     }),
+    ("is no tree", |git_dir| {
+        // A file that is a directory elsewhere, and one that the base has as a file.
+        let blob = forge(git_dir, "blob", b"both\n");
+        let both = [entry("100644", "a", &blob), entry("40000", "b", &blob)].concat();
+        let tree = forge(git_dir, "tree", &both);
+        let commit = raw_commit(git_dir, &tree, PERSON);
+        point_at(git_dir, &commit);
+    }),
+    ("is no tree", |git_dir| {
+        let blob = git(git_dir.parent().unwrap(), &["rev-parse", "HEAD:README"]);
+        let tree = forge(git_dir, "tree", &entry("40000", "README", &blob));
+        let commit = raw_commit(git_dir, &tree, PERSON);
+        point_at(git_dir, &commit);
+    }),
     ("too large", |git_dir| {
         // A file of nothing that takes a lot of memory.
         let work = git_dir.parent().unwrap();
