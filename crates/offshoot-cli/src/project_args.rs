@@ -217,7 +217,7 @@ pub(crate) struct ForkArgs {
     /// Its weight where a policy decides by priority [default: that of its agent, or 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i64>,
-    /// With a `.git` at its base, for git commands in it; files are merged, commits are not
+    /// With a `.git` at its base, for git commands in it; its commits become parents of the merge
     #[arg(long)]
     pub(crate) git: bool,
 }

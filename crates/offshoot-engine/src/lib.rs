@@ -26,6 +26,7 @@ pub use access::{
     Access, Operation, Overview, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
 };
 pub use content::Contents;
+pub use content::credit::Author;
 pub use content::diff::Point;
 pub use content::incoming::Content;
 pub use content::index::Entry;
@@ -63,7 +64,8 @@ pub use link::status::LinkStatus;
 pub use merge::Merges;
 pub use merge::after_merge::AfterMerge;
 pub use merge::complete::{
-    AutoResolved, CompleteOptions, Completed, PendingConflict, PushedCommit,
+    AutoResolved, BroughtCommits, CompleteOptions, Completed, LeftOutCommit, PendingConflict,
+    PushedCommit,
 };
 pub use merge::log::MergeReceipt;
 pub use merge::overview::{ForkOverlap, ForkOverview};
@@ -81,11 +83,12 @@ pub use offshoot_git::{GitProtocol, PackLimits};
 pub use offshoot_store::Landing;
 pub use project::Projects;
 pub use project::archive::ProjectImport;
+pub use project::authors::AuthorSetting;
 pub use project::clone::{GitClone, Repository};
 pub use project::head::Project;
 pub use project::import::{ImportOptions, ImportProgress, ImportStage, Imported, ProjectSynced};
 pub use project::policy::{MergeSettings, PathPolicy, Policy};
-pub use project::read::{FileVersion, ProjectDifference, ProjectEntry};
+pub use project::read::{FileVersion, ProjectDifference, ProjectEntry, RefCounts};
 pub use sync::Synchronizer;
 pub use sync::changes::{BaseMoved, Changes};
 pub use sync::ignored::IgnoredFiles;

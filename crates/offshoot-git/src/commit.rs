@@ -1,6 +1,6 @@
 //! Commits: encoding and parsing, exact to the byte in both directions.
 
-use offshoot_core::{Error, ObjectId, Result, escape_bytes};
+use offshoot_core::{Error, ObjectId, Result, escape_bytes, is_unseen};
 
 /// The extra header by which a snapshot names its sidecar tree. git keeps it and shows nothing.
 pub const SIDECAR_HEADER: &str = "offshoot-sidecar";
@@ -20,7 +20,8 @@ pub struct Signature {
 impl Signature {
     /// A signature that `git fsck --strict` accepts, whatever the name and the address are.
     ///
-    /// `<`, `>` and control characters are dropped, and at both ends what git drops there too.
+    /// `<`, `>`, control characters and those that are not seen, such as marks of direction, are
+    /// dropped, and at both ends what git drops there too.
     /// What is then empty becomes `unknown`. `seconds` count from 1970 and are not negative;
     /// `offset` is that of the time zone in minutes east of UTC.
     pub fn new(name: &str, email: &str, seconds: i64, offset: i32) -> Self {
@@ -119,9 +120,8 @@ fn parse_offset(word: &str) -> Option<i32> {
 fn clean(text: &str) -> Vec<u8> {
     let edge = |c: char| c.is_whitespace() || c.is_control() || ".,:;<>\"\\'".contains(c);
     let kept: String = text
-        .trim_matches(edge)
         .chars()
-        .filter(|c| !c.is_control() && !"<>".contains(*c))
+        .filter(|c| !c.is_control() && !is_unseen(*c) && !"<>".contains(*c))
         .collect();
     let kept = kept.trim_matches(edge);
     if kept.is_empty() {

@@ -346,7 +346,7 @@ pub fn full_branch_name(branch: &str) -> Result<String> {
 }
 
 /// git's rules for the names of refs; a name that breaks them could also leave the repository.
-fn check_ref_name(name: &str) -> Result<()> {
+pub fn check_ref_name(name: &str) -> Result<()> {
     let bad_part = |part: &str| {
         part.is_empty() || part.starts_with('.') || part.ends_with(".lock") || part.ends_with('.')
     };

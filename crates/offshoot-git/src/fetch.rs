@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use offshoot_core::{Error, GitMode, ObjectId, Result, cancel};
 
 use crate::commit::Commit;
+use crate::history::{MAX_TAG_DEPTH, tag_target};
 use crate::object::{Kind, ObjectReader};
 use crate::tree::{git_mode, read_tree};
 
@@ -206,10 +207,12 @@ impl<'a> CommitGraph<'a> {
         let mut plan = FetchPlan::default();
         let mut wants = Vec::with_capacity(fetch.wants.len());
         let mut contents = Vec::new();
+        let mut tags = Vec::new();
         for id in &fetch.wants {
-            match self.time(id)? {
-                Some(_) => wants.push(*id),
-                None => contents.push(*id),
+            let id = self.through_tags(*id, &mut tags)?;
+            match self.time(&id)? {
+                Some(_) => wants.push(id),
+                None => contents.push(id),
             }
         }
         let mut stops = fetch.shallow.clone();
@@ -235,9 +238,31 @@ impl<'a> CommitGraph<'a> {
         plan.shallow.sort();
         plan.shallow.dedup();
         plan.unshallow.sort();
-        plan.objects = self.new_objects(&new, &theirs, fetch.filter)?;
+        plan.objects = tags;
+        plan.objects
+            .extend(self.new_objects(&new, &theirs, fetch.filter)?);
         self.add_contents(&contents, fetch.filter, &mut plan.objects)?;
         Ok(plan)
+    }
+
+    /// What an annotated tag leads to. The tags on the way are added, each once.
+    fn through_tags(&self, id: ObjectId, tags: &mut Vec<ObjectId>) -> Result<ObjectId> {
+        let mut at = id;
+        for _ in 0..MAX_TAG_DEPTH {
+            match self.known.get(&at) {
+                Some(Some(_)) => break,
+                _ => match self.reader.read(&at)? {
+                    Some((Kind::Tag, bytes)) => {
+                        if !tags.contains(&at) {
+                            tags.push(at);
+                        }
+                        at = tag_target(&bytes)?;
+                    }
+                    _ => break,
+                },
+            }
+        }
+        Ok(at)
     }
 
     /// Trees and files that are wanted by their own id. A file that is asked for is sent whatever

@@ -74,9 +74,20 @@ pub fn fork_config(person: Option<(&str, &str)>) -> String {
                     \tlogallrefupdates = true\n"
         .to_owned();
     if let Some((name, email)) = person {
+        let (name, email) = (quoted(name), quoted(email));
         text.push_str(&format!("[user]\n\tname = {name}\n\temail = {email}\n"));
     }
     text
+}
+
+/// A value that git's configuration reads back as it is.
+fn quoted(text: &str) -> String {
+    let shown = text.chars().filter(|c| !c.is_control());
+    let escaped = shown.flat_map(|c| {
+        let escape = matches!(c, '"' | '\\').then_some('\\');
+        escape.into_iter().chain([c])
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 /// Names the packs of another directory here too.

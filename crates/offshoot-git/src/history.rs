@@ -10,7 +10,7 @@ use crate::tree_walk::walk_objects;
 
 /// How many tags of tags are followed: more than in any real repository, and an end for a forged
 /// one.
-const MAX_TAG_DEPTH: usize = 32;
+pub const MAX_TAG_DEPTH: usize = 32;
 
 /// All commits that the tips reach, each after all of its parents.
 ///
@@ -129,7 +129,7 @@ pub fn reachable_objects_shallow(
 }
 
 /// What an annotated tag points to.
-fn tag_target(bytes: &[u8]) -> Result<ObjectId> {
+pub fn tag_target(bytes: &[u8]) -> Result<ObjectId> {
     let line = bytes
         .strip_prefix(b"object ")
         .and_then(|rest| rest.get(..40));

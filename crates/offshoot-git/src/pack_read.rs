@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::bufread::ZlibDecoder;
@@ -20,7 +21,7 @@ const MAX_CHAIN: usize = 5000;
 const CACHE_BYTES: usize = 96 << 20;
 
 /// The bytes before the first id in an index: its mark, its version and the fanout table.
-const INDEX_HEADER: usize = 8 + 1024;
+const INDEX_HEADER: u64 = 8 + 1024;
 
 pub(crate) fn read_failed(error: io::Error) -> Error {
     Error::new(
@@ -35,11 +36,82 @@ pub(crate) fn damaged(what: &str) -> Error {
         .with_hint("`git fsck` in it says more")
 }
 
+/// How much is read of a repository before it is given up.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadLimits {
+    /// The largest object, and the most that a chain of deltas may take.
+    pub(crate) object: u64,
+    /// How many bytes of each pack are kept because deltas may build on them.
+    pub(crate) cache: usize,
+    /// The bytes that may still be inflated or built, of all packs together; none for no limit.
+    pub(crate) left: Option<Arc<AtomicU64>>,
+}
+
+impl ReadLimits {
+    /// Of a repository that the user named.
+    pub(crate) fn trusted() -> Self {
+        ReadLimits {
+            object: MAX_OBJECT,
+            cache: CACHE_BYTES,
+            left: None,
+        }
+    }
+
+    /// Refuses an object of this size, or counts it.
+    fn spend(&self, size: u64) -> Result<()> {
+        if size > self.object {
+            return Err(too_large("an object is too large"));
+        }
+        let Some(left) = &self.left else {
+            return Ok(());
+        };
+        let take = |left: u64| left.checked_sub(size);
+        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(too_large("there is too much to read")),
+        }
+    }
+}
+
+fn too_large(what: &str) -> Error {
+    Error::new(ErrorCode::PayloadTooLarge, what)
+}
+
+/// The index of a pack: in memory where many objects are asked for, else in its file.
+enum Index {
+    Memory(Vec<u8>),
+    File(File),
+}
+
+impl Index {
+    fn read<const N: usize>(&self, at: u64) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        let there = match self {
+            Index::Memory(index) => {
+                let from = usize::try_from(at).ok().and_then(|at| index.get(at..));
+                from.and_then(|rest| rest.first_chunk::<N>())
+                    .map(|found| bytes = *found)
+                    .is_some()
+            }
+            Index::File(file) => read_up_to(file, &mut bytes, at)? == N,
+        };
+        match there {
+            true => Ok(bytes),
+            false => Err(damaged("a pack index is cut short")),
+        }
+    }
+
+    fn number(&self, at: u64) -> Result<u32> {
+        self.read(at).map(u32::from_be_bytes)
+    }
+}
+
 /// One pack with its index. Safe to use from several threads.
 pub(crate) struct Pack {
-    index: Vec<u8>,
-    count: usize,
+    index: Index,
+    count: u64,
     file: File,
+    limits: ReadLimits,
     cache: Mutex<Cache>,
 }
 
@@ -67,41 +139,52 @@ impl Pack {
     /// Opens the pack that belongs to an index file.
     pub(crate) fn open(index_path: &Path) -> Result<Self> {
         let index = fs::read(index_path).map_err(read_failed)?;
-        if !index.starts_with(b"\xfftOc\0\0\0\x02") {
+        let size = index.len() as u64;
+        let file = File::open(index_path.with_extension("pack")).map_err(read_failed)?;
+        Pack::new(Index::Memory(index), size, file, ReadLimits::trusted())
+    }
+
+    /// A pack of which only some objects are asked for: nothing of its index is held in memory.
+    pub(crate) fn of_files(index: File, file: File, limits: ReadLimits) -> Result<Self> {
+        let size = index.metadata().map_err(read_failed)?.len();
+        Pack::new(Index::File(index), size, file, limits)
+    }
+
+    fn new(index: Index, size: u64, file: File, limits: ReadLimits) -> Result<Self> {
+        if index.read(0).ok() != Some(*b"\xfftOc\0\0\0\x02") {
             return Err(Error::new(
                 ErrorCode::Unsupported,
                 "a pack has an index of an old version",
             )
             .with_hint("run `git repack -ad` in the repository"));
         }
-        let file = File::open(index_path.with_extension("pack")).map_err(read_failed)?;
-        let count = read_u32(&index, INDEX_HEADER - 4)? as usize;
+        let count = u64::from(index.number(INDEX_HEADER - 4)?);
         // Per object an id, a checksum and an offset; two checksums at the end.
-        if (index.len() as u64) < INDEX_HEADER as u64 + count as u64 * 28 + 40 {
+        if size < INDEX_HEADER + count * 28 + 40 {
             return Err(damaged("a pack index is cut short"));
         }
         Ok(Pack {
             index,
             count,
             file,
+            limits,
             cache: Mutex::default(),
         })
     }
 
     /// Where an object lies; none when it is not in this pack.
     pub(crate) fn find(&self, id: &ObjectId) -> Result<Option<u64>> {
-        let first = usize::from(id.as_bytes()[0]);
-        let start = if first == 0 {
-            0
-        } else {
-            read_u32(&self.index, 8 + (first - 1) * 4)?
+        let first = u64::from(id.as_bytes()[0]);
+        let start = match first {
+            0 => 0,
+            _ => self.index.number(8 + (first - 1) * 4)?,
         };
-        let end = read_u32(&self.index, 8 + first * 4)?;
-        let (mut low, mut high) = (start as usize, (end as usize).min(self.count));
+        let end = self.index.number(8 + first * 4)?;
+        let (mut low, mut high) = (u64::from(start), u64::from(end).min(self.count));
         while low < high {
             let middle = low + (high - low) / 2;
-            let at = INDEX_HEADER + middle * 20;
-            match self.index[at..at + 20].cmp(id.as_bytes()) {
+            let there: [u8; 20] = self.index.read(INDEX_HEADER + middle * 20)?;
+            match there[..].cmp(id.as_bytes()) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
                 std::cmp::Ordering::Equal => return self.offset(middle).map(Some),
@@ -110,25 +193,31 @@ impl Pack {
         Ok(None)
     }
 
-    fn offset(&self, position: usize) -> Result<u64> {
+    fn offset(&self, position: u64) -> Result<u64> {
         let offsets = INDEX_HEADER + self.count * 24;
-        let short = read_u32(&self.index, offsets + position * 4)?;
+        let short = self.index.number(offsets + position * 4)?;
         if short >> 31 == 0 {
             return Ok(u64::from(short));
         }
-        let at = offsets + self.count * 4 + (short & 0x7fff_ffff) as usize * 8;
-        Ok(u64::from(read_u32(&self.index, at)?) << 32 | u64::from(read_u32(&self.index, at + 4)?))
+        let at = offsets + self.count * 4 + u64::from(short & 0x7fff_ffff) * 8;
+        self.index.read(at).map(u64::from_be_bytes)
     }
 
     /// Reads the object at a place. `find_base` looks for bases by id, also in other packs.
     pub(crate) fn read(&self, offset: u64, find_base: &FindBase<'_>) -> Result<(Kind, Arc<[u8]>)> {
         let mut deltas: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut held = 0;
         let mut at = offset;
         let (kind, mut bytes) = loop {
             if let Some(found) = self.cached(at) {
                 break found;
             }
             let (entry, size, data_at) = self.entry(at)?;
+            self.limits.spend(size)?;
+            held += size;
+            if held > self.limits.object {
+                return Err(too_large("a chain of deltas is too large"));
+            }
             let data = inflate(self.from(data_at), size)?;
             let base = match entry {
                 Entry::Whole(kind) => {
@@ -153,6 +242,7 @@ impl Pack {
             }
         };
         while let Some((at, delta)) = deltas.pop() {
+            self.limits.spend(built_size(&delta)?)?;
             bytes = apply_delta(&bytes, &delta)?.into();
             self.keep(at, kind, &bytes);
         }
@@ -210,11 +300,11 @@ impl Pack {
     }
 
     fn keep(&self, at: u64, kind: Kind, bytes: &Arc<[u8]>) {
-        if bytes.len() > CACHE_BYTES / 4 {
+        if bytes.len() > self.limits.cache / 4 {
             return;
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.bytes + bytes.len() > CACHE_BYTES {
+        if cache.bytes + bytes.len() > self.limits.cache {
             *cache = Cache::default();
         }
         // The overhead of an entry counts too: small objects are many.
@@ -249,12 +339,6 @@ pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> Result<usiz
     Ok(length)
 }
 
-fn read_u32(bytes: &[u8], at: usize) -> Result<u32> {
-    let four = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-    four.map(|four| u32::from_be_bytes(*four))
-        .ok_or_else(|| damaged("a pack index is cut short"))
-}
-
 /// Inflates exactly `size` bytes.
 fn inflate(reader: impl Read, size: u64) -> Result<Vec<u8>> {
     // What a header claims is not believed before the bytes are there.
@@ -272,15 +356,21 @@ fn inflate(reader: impl Read, size: u64) -> Result<Vec<u8>> {
 
 /// Reads a loose object: one file that holds a header and the content, deflated.
 pub(crate) fn read_loose(path: &Path) -> Result<Option<(Kind, Vec<u8>)>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(read_failed(error)),
-    };
-    let mut reader = ZlibDecoder::new(BufReader::new(file)).take(MAX_OBJECT);
+    match File::open(path) {
+        Ok(file) => read_loose_file(&file, &ReadLimits::trusted()).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(read_failed(error)),
+    }
+}
+
+/// The object in the file of a loose one.
+pub(crate) fn read_loose_file(file: &File, limits: &ReadLimits) -> Result<(Kind, Vec<u8>)> {
+    // Its header is at most 32 bytes long. What is larger is cut off, and its size does not fit.
+    let mut reader = ZlibDecoder::new(BufReader::new(file)).take(limits.object + 33);
     let mut bytes = Vec::new();
     let inflated = reader.read_to_end(&mut bytes);
     inflated.map_err(|error| damaged("an object cannot be inflated").with_source(error))?;
+    limits.spend((bytes.len() as u64).saturating_sub(32))?;
     let header = bytes.iter().take(32).position(|&byte| byte == 0);
     let parsed = header.and_then(|end| {
         let (kind, size) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
@@ -293,10 +383,17 @@ pub(crate) fn read_loose(path: &Path) -> Result<Option<(Kind, Vec<u8>)>> {
     match parsed {
         Some((kind, size, start)) if bytes.len() - start == size => {
             bytes.drain(..start);
-            Ok(Some((kind, bytes)))
+            Ok((kind, bytes))
         }
         _ => Err(damaged("a loose object has a bad header")),
     }
+}
+
+/// The size of what a delta builds.
+fn built_size(delta: &[u8]) -> Result<u64> {
+    let mut delta = Bytes { rest: delta };
+    delta.varint()?;
+    delta.varint()
 }
 
 /// Builds an object from its base and a delta: pieces copied from the base, and new bytes.

@@ -1,6 +1,7 @@
 //! The serving side of `git clone` and `git fetch`, as git calls it: upload-pack.
 //!
-//! A request comes as bytes and its answer goes to a writer, for a repository of one branch.
+//! A request comes as bytes and its answer goes to a writer, for a repository of one branch that
+//! moves and others beside it.
 //! Nothing is kept between two requests, which is how git works over HTTP: what was agreed on comes
 //! again with each. Protocol 2 is what git asks for today; 0 and 1 are answered as well.
 
@@ -46,7 +47,18 @@ impl GitProtocol {
     }
 }
 
-/// A repository of one branch that can be cloned.
+/// A branch or tag beside the branch of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdvertisedRef {
+    /// Its whole name, such as `refs/tags/v1`.
+    pub name: String,
+    /// What it points at.
+    pub target: ObjectId,
+    /// What an annotated tag leads to in the end; for everything else the same as `target`.
+    pub peeled: ObjectId,
+}
+
+/// A repository that can be cloned.
 pub struct UploadPack<'a> {
     /// Where its objects are.
     pub reader: &'a dyn ObjectReader,
@@ -54,20 +66,41 @@ pub struct UploadPack<'a> {
     pub head: Option<ObjectId>,
     /// The whole name of the branch, such as `refs/heads/main`.
     pub branch: &'a str,
+    /// Its other branches and its tags, in the order of names.
+    pub refs: &'a [AdvertisedRef],
 }
 
 impl UploadPack<'_> {
     /// Advertises refs and capabilities: the answer to `info/refs?service=git-upload-pack`.
     pub fn advertise(&self, version: GitProtocol, out: &mut dyn Write) -> Result<()> {
-        let shallow = match (version, self.head) {
-            (GitProtocol::V2, _) | (_, None) => Vec::new(),
-            (_, Some(head)) => CommitGraph::new(self.reader).shallow_below(&[head])?,
+        let shallow = match version {
+            GitProtocol::V2 => Vec::new(),
+            _ => CommitGraph::new(self.reader).shallow_below(&self.tips())?,
         };
         match version {
             GitProtocol::V2 => advertise_v2(out),
             _ => self.advertise_v0(version, &shallow, out),
         }
         .map_err(client_gone)
+    }
+
+    /// The commits, and what else, that refs lead to.
+    fn tips(&self) -> Vec<ObjectId> {
+        let refs = self.refs.iter().map(|one| one.peeled);
+        self.head.into_iter().chain(refs).collect()
+    }
+
+    /// Every ref with what it points at, in the order of names.
+    fn all_refs(&self) -> Vec<AdvertisedRef> {
+        let own = self.head.map(|head| AdvertisedRef {
+            name: self.branch.to_owned(),
+            target: head,
+            peeled: head,
+        });
+        let others = self.refs.iter().filter(|one| one.name != self.branch);
+        let mut all: Vec<AdvertisedRef> = own.into_iter().chain(others.cloned()).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
     }
 
     fn advertise_v0(
@@ -87,13 +120,16 @@ impl UploadPack<'_> {
             self.branch
         );
         match self.head {
-            Some(head) => {
-                write_line(out, format!("{head} HEAD\0{abilities}"))?;
-                write_line(out, format!("{head} {}", self.branch))?;
-            }
+            Some(head) => write_line(out, format!("{head} HEAD\0{abilities}"))?,
             None => {
                 let nothing = "0".repeat(40);
                 write_line(out, format!("{nothing} capabilities^{{}}\0{abilities}"))?;
+            }
+        }
+        for one in self.all_refs().iter().filter(|_| self.head.is_some()) {
+            write_line(out, format!("{} {}", one.target, one.name))?;
+            if one.peeled != one.target {
+                write_line(out, format!("{} {}^{{}}", one.peeled, one.name))?;
             }
         }
         for id in shallow {
@@ -163,8 +199,12 @@ impl UploadPack<'_> {
                 if wanted("HEAD") {
                     write_line(out, format!("{head} HEAD{target}"))?;
                 }
-                if wanted(self.branch) {
-                    write_line(out, format!("{head} {}", self.branch))?;
+                for one in self.all_refs().iter().filter(|one| wanted(&one.name)) {
+                    let peeled = match asks(b"peel") && one.peeled != one.target {
+                        true => format!(" peeled:{}", one.peeled),
+                        false => String::new(),
+                    };
+                    write_line(out, format!("{} {}{peeled}", one.target, one.name))?;
                 }
             }
             None if asks(b"unborn") && wanted("HEAD") => {
@@ -240,18 +280,20 @@ impl UploadPack<'_> {
         }
     }
 
-    /// The commits that both sides have. An error if the branch does not reach a wanted id.
+    /// The commits that both sides have. An error if no ref reaches a wanted id.
     fn common_commits(
         &self,
         commits: &mut CommitGraph<'_>,
         request: &Request,
     ) -> Result<Vec<ObjectId>> {
-        let tips: Vec<ObjectId> = self.head.into_iter().collect();
+        let tips = self.tips();
+        let targets = self.refs.iter().map(|one| one.target);
+        let advertised: HashSet<ObjectId> = tips.iter().copied().chain(targets).collect();
         let beside: Vec<ObjectId> = request
             .wants
             .iter()
             .copied()
-            .filter(|want| Some(*want) != self.head)
+            .filter(|want| !advertised.contains(want))
             .collect();
         // The branch may have moved since it was advertised to the client.
         let reachable = commits.reachable(&tips, &beside)?;
@@ -464,7 +506,7 @@ impl Request {
                 b"deepen-not" => {
                     return Err(Error::new(
                         ErrorCode::Unsupported,
-                        "there is one branch, so nothing is left without it",
+                        "a history cannot be cut off at a branch here",
                     ));
                 }
                 b"filter" => request.filter = filter(rest)?,

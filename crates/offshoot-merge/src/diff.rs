@@ -20,7 +20,7 @@ const MAX_OCCURRENCES: u32 = 64;
 
 /// A longer range of nothing but frequent lines counts as replaced: `imara-diff` 0.2 takes time
 /// that grows with the square of such a range, for its look back at neighbours has no end.
-const MAX_MYERS: usize = 20_000;
+pub(crate) const MAX_MYERS: usize = 20_000;
 
 /// One replaced range.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,9 @@
 //! The lines that two texts have in common, for attributing lines to their authors.
 
-use crate::diff::diff;
+use imara_diff::sources::byte_lines;
+use imara_diff::{Algorithm, Diff, InternedInput};
+
+use crate::diff::{MAX_MYERS, diff};
 use crate::limits::{Budget, Limits};
 use crate::split::{ThreeWay, line_length};
 
@@ -42,6 +45,34 @@ pub fn equal_lines(before: &[u8], after: &[u8], limits: &Limits) -> Vec<EqualLin
         (old, new) = (hunk.before.end, hunk.after.end);
     }
     add(old, new, cut.base.len() - old);
+    runs
+}
+
+/// Like [`equal_lines`], as `git blame` sees it: by Myers' algorithm, with hunks slid by the
+/// indentation of lines. A merge has other wishes, so its hunks may stand elsewhere.
+pub fn blamed_lines(before: &[u8], after: &[u8], limits: &Limits) -> Vec<EqualLines> {
+    let input = InternedInput::new(byte_lines(before), byte_lines(after));
+    if input.before.len().max(input.after.len()) > MAX_MYERS {
+        return equal_lines(before, after, limits);
+    }
+    let mut diff = Diff::compute(Algorithm::Myers, &input);
+    diff.postprocess_lines(&input);
+    let mut runs = Vec::new();
+    let (mut old, mut new) = (0, 0);
+    let mut add = |old: usize, new: usize, len: usize| {
+        if len > 0 {
+            runs.push(EqualLines {
+                before: old,
+                after: new,
+                len,
+            });
+        }
+    };
+    for hunk in diff.hunks() {
+        add(old, new, hunk.before.start as usize - old);
+        (old, new) = (hunk.before.end as usize, hunk.after.end as usize);
+    }
+    add(old, new, input.before.len() - old);
     runs
 }
 

@@ -42,7 +42,7 @@ pub use conflict::{Choice, Part, PartConflict, PartKind, Side};
 pub use content::{
     CleanContent, ContentConflict, ContentMerge, Method, Sides, is_binary, merge_content,
 };
-pub use equal_lines::{EqualLines, equal_lines, lines};
+pub use equal_lines::{EqualLines, blamed_lines, equal_lines, lines};
 pub use file::{FileMerge, MergeFileOptions, merge_file};
 pub use limits::Limits;
 pub use markers::MarkerOptions;

@@ -49,6 +49,8 @@ pub fn meta_store(make: impl Fn() -> Arc<dyn MetaStore>) {
         projects::forks_are_found_by_project,
         projects::layers_and_their_users,
         projects::agents,
+        projects::authors_from_the_closest_on,
+        projects::refs_of_a_project,
         projects::erasing_a_project,
         merges::what_was_asked_for_waits_in_order,
         merges::receipts,

@@ -9,11 +9,11 @@ use offshoot_core::{
 };
 
 use crate::{
-    AgentRow, BlobInfo, BlobStore, CandidateRow, CompletionRow, Durability, EntryRow, ForkRow,
-    HistoryFilter, HistoryRow, LayerRow, MadeRow, MergeReads, MergeRow, MergeWrites, MetaStore,
-    NewHistory, NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow, ProjectWrites, ReadTx,
-    RequestReads, RequestRow, RequestWrites, ReviewRow, SnapshotRow, TokenRow, WorkspaceKey,
-    WorkspaceRow, WriteTx,
+    AgentRow, AuthorRow, BlobInfo, BlobStore, CandidateRow, CompletionRow, Durability, EntryRow,
+    ForkRow, HistoryFilter, HistoryRow, LayerRow, MadeRow, MergeReads, MergeRow, MergeWrites,
+    MetaStore, NewHistory, NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow, ProjectWrites,
+    ReadTx, RefRow, RequestReads, RequestRow, RequestWrites, ReviewRow, SnapshotRow, TokenRow,
+    WorkspaceKey, WorkspaceRow, WriteTx,
 };
 
 /// A [`MetaStore`] for tests whose transactions, calls inside them and commits can fail.
@@ -227,6 +227,9 @@ macro_rules! pass_on_project_reads {
             layers_in_use() -> Vec<i64>;
             agent(id: &AgentId) -> Option<AgentRow>;
             agents() -> Vec<AgentRow>;
+            author(project: WorkspaceKey, agent: Option<&AgentId>) -> Option<AuthorRow>;
+            authors() -> Vec<AuthorRow>;
+            refs(project: WorkspaceKey, prefix: &str) -> Vec<RefRow>;
         }
     };
 }
@@ -314,6 +317,11 @@ impl ProjectWrites for FaultyWrite<'_> {
         mark_layer_synced(key: i64) -> ();
         remove_layer(key: i64) -> bool;
         put_agent(row: &AgentRow) -> ();
+        put_author(row: &AuthorRow) -> ();
+        remove_author(project: Option<WorkspaceKey>, agent: Option<&AgentId>) -> bool;
+        put_ref(row: &RefRow) -> ();
+        remove_refs(project: WorkspaceKey, prefix: &str) -> usize;
+        remove_ref(project: WorkspaceKey, name: &str) -> bool;
     }
 }
 

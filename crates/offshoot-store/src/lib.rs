@@ -44,7 +44,7 @@ pub use merge_rows::{CandidateRow, CompletionRow, MergeRow, ReviewRow, ReviewSta
 pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
 pub use objects::Store;
 pub use project_meta::{ProjectReads, ProjectWrites};
-pub use project_rows::{AgentRow, ForkRow, Landing, LayerRow, ProjectRow};
+pub use project_rows::{AgentRow, AuthorRow, ForkRow, Landing, LayerRow, ProjectRow, RefRow};
 pub use request_meta::{MadeRow, RequestReads, RequestRow, RequestWrites};
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,

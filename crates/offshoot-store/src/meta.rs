@@ -178,8 +178,8 @@ pub trait ReadTx: ProjectReads + MergeReads + RequestReads {
     /// Tokens in the order of their ids (bytewise), those after `after` only; 0 means all.
     fn tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<TokenRow>>;
 
-    /// Calls `visit` with every object id that a row of history, entries, workspaces or snapshots
-    /// names. These, and what can be reached from them, are what garbage collection keeps.
+    /// Calls `visit` with every object id that a row of history, entries, workspaces, snapshots or
+    /// refs names. These, and what can be reached from them, are what garbage collection keeps.
     fn visit_roots(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
 }
 

@@ -2,7 +2,7 @@
 
 use offshoot_core::{AgentId, ObjectId, ProjectId, Result};
 
-use crate::project_rows::{AgentRow, ForkRow, LayerRow, ProjectRow};
+use crate::project_rows::{AgentRow, AuthorRow, ForkRow, LayerRow, ProjectRow, RefRow};
 use crate::rows::{WorkspaceKey, WorkspaceRow};
 
 /// What can be asked about projects, layers, forks and agents.
@@ -50,6 +50,16 @@ pub trait ProjectReads {
 
     /// Every agent that was not removed, in the order of names.
     fn agents(&self) -> Result<Vec<AgentRow>>;
+
+    /// The author that is closest to an agent in a project: the agent's in that project, the
+    /// agent's everywhere, that of all agents of the project, that of all agents. One query.
+    fn author(&self, project: WorkspaceKey, agent: Option<&AgentId>) -> Result<Option<AuthorRow>>;
+
+    /// Every author, those of all projects first, then in the order of projects and agents.
+    fn authors(&self) -> Result<Vec<AuthorRow>>;
+
+    /// The refs of a project whose names begin so, in the order of names.
+    fn refs(&self, project: WorkspaceKey, prefix: &str) -> Result<Vec<RefRow>>;
 }
 
 /// What can be changed about projects, layers, forks and agents.
@@ -73,4 +83,23 @@ pub trait ProjectWrites {
 
     /// Sets an agent.
     fn put_agent(&mut self, row: &AgentRow) -> Result<()>;
+
+    /// Sets an author.
+    fn put_author(&mut self, row: &AuthorRow) -> Result<()>;
+
+    /// Forgets an author. Returns whether there was one.
+    fn remove_author(
+        &mut self,
+        project: Option<WorkspaceKey>,
+        agent: Option<&AgentId>,
+    ) -> Result<bool>;
+
+    /// Sets a ref.
+    fn put_ref(&mut self, row: &RefRow) -> Result<()>;
+
+    /// Forgets the refs of a project whose names begin so. Returns how many there were.
+    fn remove_refs(&mut self, project: WorkspaceKey, prefix: &str) -> Result<usize>;
+
+    /// Forgets one ref. Returns whether there was one.
+    fn remove_ref(&mut self, project: WorkspaceKey, name: &str) -> Result<bool>;
 }

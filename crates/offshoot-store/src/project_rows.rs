@@ -29,6 +29,35 @@ pub struct ProjectRow {
     pub protect: String,
     /// The repository that it is linked to as JSON; none if it is not.
     pub link: Option<String>,
+    /// The whole name of its branch, as it was where the project came from; none is the usual one.
+    pub branch: Option<String>,
+}
+
+/// A branch or a tag of a project beside its own branch, or a commit that is kept for a merge that
+/// waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefRow {
+    /// The project.
+    pub project: WorkspaceKey,
+    /// Its whole name, such as `refs/tags/v1`.
+    pub name: String,
+    /// What it points at.
+    pub target: ObjectId,
+    /// What an annotated tag leads to in the end; for everything else the same as `target`.
+    pub peeled: ObjectId,
+}
+
+/// Under which name the work of agents is in the history of projects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorRow {
+    /// In which project; none for all of them.
+    pub project: Option<WorkspaceKey>,
+    /// Of which agent; none for all of them.
+    pub agent: Option<AgentId>,
+    /// The name.
+    pub name: String,
+    /// The e-mail address.
+    pub email: String,
 }
 
 /// One layer: a frozen directory that holds a state, or what differs from the layer below it.

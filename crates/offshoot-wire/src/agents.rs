@@ -102,3 +102,34 @@ impl AgentWorkspace {
         }
     }
 }
+
+/// Who the commits of agents are said to be by.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Authors {
+    authors: Vec<AuthorSetting>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Author")]
+struct AuthorSetting {
+    /// None is every project.
+    project: Option<String>,
+    /// None is every agent.
+    agent: Option<String>,
+    name: String,
+    email: String,
+}
+
+impl From<&[engine::AuthorSetting]> for Authors {
+    fn from(authors: &[engine::AuthorSetting]) -> Self {
+        let author = |one: &engine::AuthorSetting| AuthorSetting {
+            project: one.project.as_ref().map(ToString::to_string),
+            agent: one.agent.as_ref().map(ToString::to_string),
+            name: one.author.name.clone(),
+            email: one.author.email.clone(),
+        };
+        Authors {
+            authors: authors.iter().map(author).collect(),
+        }
+    }
+}

@@ -24,7 +24,7 @@ mod tools;
 mod transfer;
 mod workspace;
 
-pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, SpawnedAgent};
+pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, Authors, SpawnedAgent};
 pub use files::{
     Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };

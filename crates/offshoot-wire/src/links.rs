@@ -70,15 +70,27 @@ impl From<&engine::LinkStatus> for Link {
 pub struct LinkedProject {
     #[serde(flatten)]
     project: Project,
+    /// The name of its branch for git.
+    default_branch: String,
+    /// Branches beside that one.
+    other_branches: usize,
+    tags: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<Link>,
 }
 
 impl LinkedProject {
     /// A project, and its link if it has one.
-    pub fn new(project: &engine::Project, link: Option<&engine::LinkStatus>) -> Self {
+    pub fn new(
+        project: &engine::Project,
+        refs: &engine::RefCounts,
+        link: Option<&engine::LinkStatus>,
+    ) -> Self {
         LinkedProject {
             project: Project::from(project),
+            default_branch: refs.branch.clone(),
+            other_branches: refs.other_branches,
+            tags: refs.tags,
             link: link.map(Link::from),
         }
     }

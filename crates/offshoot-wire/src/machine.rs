@@ -176,6 +176,8 @@ pub struct Purged {
     snapshots: Vec<Rewritten>,
     files: Vec<PurgedFile>,
     workspaces: usize,
+    /// Tags that are gone, because what they named was written anew.
+    tags: Vec<PurgedTag>,
     /// Whether remains of it may still be found in the files of the store, because the disk was too
     /// full to write them anew.
     remains: bool,
@@ -185,6 +187,12 @@ pub struct Purged {
 struct Rewritten {
     old: String,
     new: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PurgedTag {
+    project: String,
+    name: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -211,6 +219,14 @@ impl From<&engine::Purged> for Purged {
                 })
                 .collect(),
             workspaces: purged.workspaces,
+            tags: purged
+                .tags
+                .iter()
+                .map(|(project, name)| PurgedTag {
+                    project: project.clone(),
+                    name: name.clone(),
+                })
+                .collect(),
             remains: purged.remains,
         }
     }

@@ -25,6 +25,9 @@ pub struct Completed {
     auto_resolved: Vec<AutoResolved>,
     decided: Vec<Decided>,
     left_out: Vec<LeftOut>,
+    /// What the agent committed with git in its fork.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commits: Option<BroughtCommits>,
     ignored_removed: IgnoredFiles,
     keep: bool,
     landing: &'static str,
@@ -93,6 +96,38 @@ struct LeftOut {
     reason: String,
 }
 
+/// Commits of an agent that came along as history.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BroughtCommits {
+    /// How many are new to the project.
+    count: usize,
+    /// The newest ones, which are parents of the merge that brought them.
+    tips: Vec<String>,
+    left_out: Vec<LeftOutCommit>,
+}
+
+/// A commit that did not come along; what its files became was merged all the same.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LeftOutCommit {
+    commit: Option<String>,
+    reason: String,
+}
+
+impl BroughtCommits {
+    fn new(commits: &engine::BroughtCommits) -> Option<Self> {
+        let left_out = |one: &engine::LeftOutCommit| LeftOutCommit {
+            commit: hex(one.id),
+            reason: one.reason.clone(),
+        };
+        let any = !commits.tips.is_empty() || !commits.left_out.is_empty();
+        any.then(|| BroughtCommits {
+            count: commits.count,
+            tips: commits.tips.iter().map(|id| id.to_hex()).collect(),
+            left_out: commits.left_out.iter().map(left_out).collect(),
+        })
+    }
+}
+
 /// Several parts in one text; none for the whole path.
 pub(super) fn part(parts: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -133,6 +168,7 @@ impl From<&engine::Completed> for Completed {
             auto_resolved: done.auto_resolved.iter().map(auto_resolved).collect(),
             decided: done.decided.iter().map(decided).collect(),
             left_out: done.left_out.iter().map(left_out).collect(),
+            commits: BroughtCommits::new(&done.commits),
             ignored_removed: done.ignored_removed.into(),
             keep: done.keep,
             landing: if done.atomic { "atomic" } else { "partial" },

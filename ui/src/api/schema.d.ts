@@ -1507,6 +1507,17 @@ export interface components {
             /** @description Without its newline; bytes that are no text are replaced. */
             text: string;
         };
+        /** @description Commits of an agent that came along as history. */
+        BroughtCommits: {
+            /**
+             * Format: uint
+             * @description How many are new to the project.
+             */
+            count: number;
+            left_out: components["schemas"]["LeftOutCommit"][];
+            /** @description The newest ones, which are parents of the merge that brought them. */
+            tips: string[];
+        };
         Candidate: {
             /**
              * Format: date-time
@@ -1599,6 +1610,8 @@ export interface components {
         /** @description What came of a merge, or would come of it. */
         Completed: {
             auto_resolved: components["schemas"]["AutoResolved"][];
+            /** @description What the agent committed with git in its fork. */
+            commits?: components["schemas"]["BroughtCommits"] | null;
             conflicts: components["schemas"]["Conflict"][];
             decided: components["schemas"]["Decided"][];
             ignored_removed: components["schemas"]["IgnoredFiles"];
@@ -2051,6 +2064,11 @@ export interface components {
             path: string;
             reason: string;
         };
+        /** @description A commit that did not come along; what its files became was merged all the same. */
+        LeftOutCommit: {
+            commit?: string | null;
+            reason: string;
+        };
         /** @description What a project is linked to, and how far the two are apart. */
         Link: {
             /**
@@ -2141,6 +2159,8 @@ export interface components {
         /** @description The receipt of a merge. */
         Merge: {
             auto_resolved: components["schemas"]["AutoResolved"][];
+            /** @description What the agent committed with git in its fork. */
+            commits?: components["schemas"]["BroughtCommits"] | null;
             conflicts: components["schemas"]["Conflict"][];
             /**
              * Format: date-time

@@ -1,8 +1,8 @@
 //! `offshoot agent …`: the tree of agents under root.
 
 use clap::Subcommand;
-use offshoot_core::AgentId;
-use offshoot_engine::Agent;
+use offshoot_core::{AgentId, Error, ProjectId};
+use offshoot_engine::{Agent, AuthorSetting};
 
 use super::Context;
 use crate::output::{Align, CommandResult, Exit, printable, when};
@@ -32,6 +32,24 @@ pub(crate) enum AgentCommand {
     },
     /// Show the tree of agents
     List,
+    /// Show or set who the commits of agents are said to be by
+    ///
+    /// Merges are authored so, and git in forks commits so. Without an AUTHOR it shows what is
+    /// set. What is set for an agent goes before what is set for a project.
+    Author {
+        /// `Name <address>`; `{agent}` in it stands for the name of the agent
+        #[arg(value_name = "AUTHOR", conflicts_with = "remove")]
+        author: Option<String>,
+        /// Of this agent, or of the operator of this name [default: of all agents]
+        #[arg(long, value_name = "ID")]
+        agent: Option<String>,
+        /// In this project [default: in all]
+        #[arg(long, value_name = "P")]
+        project: Option<String>,
+        /// Forget what is set for that agent and project
+        #[arg(long)]
+        remove: bool,
+    },
     /// Remove an agent from the tree; its workspace and the agents below it stay
     End {
         /// The agent
@@ -54,6 +72,16 @@ pub(super) fn run(cx: &mut Context<'_>, command: &AgentCommand) -> CommandResult
             priority,
         } => spawn(cx, (parent, role), project.as_deref(), *priority),
         AgentCommand::List => list(cx),
+        AgentCommand::Author {
+            author,
+            agent,
+            project,
+            remove,
+        } => {
+            let agent = agent.as_deref().map(str::parse).transpose()?;
+            let project = project.as_deref().map(str::parse).transpose()?;
+            set_author(cx, author.as_deref(), (agent, project), *remove)
+        }
         AgentCommand::End { id } => end(cx, &id.parse()?),
         AgentCommand::Workspace { id } => workspace(cx, &id.parse()?),
     }
@@ -140,6 +168,59 @@ fn in_tree_order(agents: &[Agent]) -> Vec<(&Agent, usize)> {
         );
     }
     order
+}
+
+/// Shows the authors, after changing them if that was asked for.
+fn set_author(
+    cx: &mut Context<'_>,
+    author: Option<&str>,
+    (agent, project): (Option<AgentId>, Option<ProjectId>),
+    remove: bool,
+) -> CommandResult {
+    if let Some(author) = author {
+        let author = author.parse()?;
+        cx.engine.projects.set_author(&AuthorSetting {
+            project,
+            agent,
+            author,
+        })?;
+    } else if remove {
+        let removed = (cx.engine.projects).remove_author(project.as_ref(), agent.as_ref())?;
+        if !removed {
+            return Err(
+                Error::invalid("no author is set for that agent and project")
+                    .with_hint("`offshoot agent author` lists those that are")
+                    .into(),
+            );
+        }
+    }
+    let authors = cx.engine.projects.authors()?;
+    if cx.output.json() {
+        cx.output
+            .document(&wire::Authors::from(authors.as_slice()))?;
+        return Ok(Exit::Done);
+    }
+    if authors.is_empty() {
+        cx.output
+            .note("none is set: an agent's commits are by its own name");
+    }
+    let row = |one: &AuthorSetting| {
+        let all = || "all".to_owned();
+        let name = format!("{} <{}>", one.author.name, one.author.email);
+        vec![
+            one.agent.as_ref().map_or_else(all, ToString::to_string),
+            one.project.as_ref().map_or_else(all, ToString::to_string),
+            printable(&name),
+        ]
+    };
+    let rows: Vec<Vec<String>> = authors.iter().map(row).collect();
+    let columns = [
+        ("AGENT", Align::Left),
+        ("PROJECT", Align::Left),
+        ("AUTHOR", Align::Left),
+    ];
+    cx.output.table(&columns, &rows)?;
+    Ok(Exit::Done)
 }
 
 fn end(cx: &mut Context<'_>, id: &AgentId) -> CommandResult {

@@ -174,6 +174,12 @@ fn show_purged(cx: &mut Context<'_>, purged: &Purged) -> io::Result<()> {
             short(&new)
         ))?;
     }
+    for (project, tag) in &purged.tags {
+        cx.output.line(format_args!(
+            "{} of `{project}` is gone: what it named was written anew",
+            printable(tag)
+        ))?;
+    }
     if purged.remains {
         cx.output.note(
             "the disk is too full to write the store anew: remains of what was erased are in its \

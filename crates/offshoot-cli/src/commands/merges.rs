@@ -292,8 +292,32 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
         cx.output
             .line(format_args!("  - {path}  (left out: {why})"))?;
     }
+    show_commits(cx, done)?;
     super::maintenance::show_ignored(cx, &done.ignored_removed, plan)?;
     show_conflicts(cx, &done.conflicts)
+}
+
+/// What the agent committed, and came along or did not.
+fn show_commits(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
+    if done.commits.count > 0 {
+        let commits = count(done.commits.count as i64, "commit", "commits");
+        let how = match (done.snapshot, done.merge_id.is_some()) {
+            (Some(_), _) => "came along as history",
+            (None, true) => "will come along as history when the merge lands",
+            (None, false) => "would come along as history",
+        };
+        cx.output
+            .line(format_args!("  {commits} of `{}` {how}", done.workspace))?;
+    }
+    for one in &done.commits.left_out {
+        let id = one.id.map(offshoot_core::ObjectId::to_hex);
+        let commit = id.as_deref().map_or("its commits", short);
+        let why = printable(&one.reason);
+        cx.output.line(format_args!(
+            "  - {commit}  (left out of the history: {why})"
+        ))?;
+    }
+    Ok(())
 }
 
 /// Conflicts that wait, one a line.

@@ -7,7 +7,7 @@ use std::path::Path;
 use offshoot_core::{EntryKind, Error, ErrorCode, ProjectId, RelPath};
 use offshoot_engine::{
     Content, Expect, ImportOptions, ImportProgress, ImportStage, Imported, LinkOptions, MAX_WINDOW,
-    WriteOptions,
+    RefCounts, WriteOptions,
 };
 
 use super::clone::Cloned;
@@ -203,6 +203,10 @@ pub(super) fn note_import(cx: &mut Context<'_>, imported: &Imported, only_commit
             .note("what is not committed was not taken; `--files` takes what is there");
     }
     note_left_out(cx, &imported.dropped, &imported.ignored);
+    for (name, why) in imported.refs_left_out.iter().take(MOST_NOTES) {
+        let (name, why) = (printable(name), printable(why));
+        cx.output.note(format_args!("left out {name}: {why}"));
+    }
     for path in &imported.unsettled {
         let path = shown(path);
         cx.output
@@ -272,8 +276,9 @@ fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResul
 fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
     let project = cx.engine.projects.project(id)?;
     let status = link::status(cx, id)?;
+    let refs = cx.engine.projects.ref_counts(id)?;
     if cx.output.json() {
-        let document = wire::LinkedProject::new(&project, status.as_ref());
+        let document = wire::LinkedProject::new(&project, &refs, status.as_ref());
         cx.output.document(&document)?;
         return Ok(Exit::Done);
     }
@@ -289,6 +294,7 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
                 .head
                 .map_or_else(|| "-".to_owned(), |head| short(&head.to_hex()).to_owned()),
         ),
+        ("branch", branch_row(&refs)),
         ("open forks", forks.len().to_string()),
         ("landing", wire::landing(project.landing).to_owned()),
         ("created", local(project.created_at)),
@@ -296,6 +302,17 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
     ];
     rows.extend(status.iter().flat_map(link::rows));
     fields(cx, &rows)
+}
+
+/// The branch, and what there is beside it.
+fn branch_row(refs: &RefCounts) -> String {
+    let branch = printable(&refs.branch);
+    if refs.other_branches + refs.tags == 0 {
+        return branch;
+    }
+    let others = count(refs.other_branches as i64, "other branch", "other branches");
+    let tags = count(refs.tags as i64, "tag", "tags");
+    format!("{branch}, {others}, {tags}")
 }
 
 fn log(cx: &mut Context<'_>, id: &ProjectId, limit: usize) -> CommandResult {

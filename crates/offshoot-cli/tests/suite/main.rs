@@ -15,6 +15,7 @@ mod kill;
 mod links;
 mod merge_file;
 mod merges;
+mod nothing_lost;
 mod power_cut;
 mod projects;
 mod push_kill;

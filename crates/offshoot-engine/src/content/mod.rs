@@ -9,6 +9,7 @@ pub(crate) mod as_text;
 pub(crate) mod change_set;
 pub(crate) mod content_ids;
 pub(crate) mod counters;
+pub(crate) mod credit;
 pub(crate) mod diff;
 pub(crate) mod draft;
 pub(crate) mod find_snapshot;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use offshoot_core::{Error, ErrorCode, ObjectId, RelPath, Result};
+use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result};
 use offshoot_fs::{
     ForkDirs, LayerStack, LayerState, OWN_LAYER, Provider, SafeDir, Stat, Sync, Walk, freeze_layer,
     layer_state,
@@ -22,8 +22,9 @@ use offshoot_store::{
     Durability, ForkRow, LayerRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
+use crate::content::credit::Author;
 use crate::content::objects::StoredObjects;
-use crate::content::rows::fork_row;
+use crate::content::rows::{agent_of, fork_row};
 use crate::content::state::State;
 use crate::directory::Directories;
 use crate::directory::layers::{Stack, state_of_layer};
@@ -143,7 +144,7 @@ impl Directories {
         let cut = match &earlier {
             // Newer snapshots have all their parents, so the history is cut off at the same commits.
             Some(earlier) => read_shallow(&earlier.join("shallow")),
-            None => commits_without_parents(&objects, base)?,
+            None => commits_without_parents(&objects, &[base])?,
         };
         let packed = write_fork_git(&git, earlier.as_deref(), &objects, base, &cut)?;
         fs::write(git.join(GIT_MARKER), format!("{base}\n")).map_err(cannot_write)?;
@@ -220,7 +221,14 @@ impl Directories {
         }
         self.write_index_of_copy(provider, stack, dirs, fork.base)?;
         let dir = self.open_dir(&dirs.target)?.following_no_links();
-        write_head_and_config(&dir, row, fork)
+        write_head_and_config(&dir, row, fork, &self.author_of(row, fork)?)
+    }
+
+    /// The author of what is committed in a fork.
+    pub(crate) fn author_of(&self, row: &WorkspaceRow, fork: &ForkRow) -> Result<Author> {
+        let agent = agent_of(row, fork);
+        self.store()
+            .read(|tx| Author::of_agent(tx, fork.project, &agent))
     }
 
     /// Writes the git index of a copy, whose files have other `stat` data than those of the layers.
@@ -289,18 +297,15 @@ pub(crate) fn write_head_and_config(
     dir: &SafeDir,
     row: &WorkspaceRow,
     fork: &ForkRow,
+    author: &Author,
 ) -> Result<()> {
     let branch = branch_of(row.id.as_str());
-    let who = fork
-        .agent
-        .as_ref()
-        .map_or(row.id.as_str(), |id| id.as_str());
-    let email = format!("{}@offshoot.invalid", branch_of(who));
+    let who = (author.name.as_str(), author.email.as_str());
     let put = |path: RelPath, text: String| {
         dir.write(&path, text.as_bytes(), 0o644, Sync::None)
             .map(drop)
     };
-    put(git_path("config"), fork_config(Some((who, &email))))?;
+    put(git_path("config"), fork_config(Some(who)))?;
     put(
         git_path(&format!("refs/heads/{branch}")),
         format!("{}\n", fork.base),
@@ -346,16 +351,17 @@ pub(crate) fn cannot_write(cause: std::io::Error) -> Error {
 /// Commits with parents that are not in the store, because they came from a shallow repository.
 pub(crate) fn commits_without_parents(
     objects: &dyn ObjectReader,
-    head: ObjectId,
+    tips: &[ObjectId],
 ) -> Result<HashSet<ObjectId>> {
     let mut cut = HashSet::new();
     let mut missing = HashSet::new();
-    let mut seen = HashSet::from([head]);
-    let mut next: Vec<_> = objects
-        .read(&head)?
-        .map(|(_, bytes)| (head, bytes))
-        .into_iter()
-        .collect();
+    let mut seen: HashSet<ObjectId> = tips.iter().copied().collect();
+    let mut next = Vec::new();
+    for tip in &seen {
+        let found = objects.read(tip)?;
+        let commit = found.filter(|(kind, _)| *kind == ObjectKind::Commit);
+        next.extend(commit.map(|(_, bytes)| (*tip, bytes)));
+    }
     while let Some((id, bytes)) = next.pop() {
         for parent in Commit::parse(&bytes)?.parents {
             if seen.insert(parent) {

@@ -1,6 +1,6 @@
 //! Moving the `.git` of a fork when the fork moves to another base.
 //!
-//! Commits of an agent are not merged, but they are kept: its objects, branches, logs, settings and
+//! Commits of an agent are kept, and come along when its fork is merged: its objects, branches, logs, settings and
 //! hooks move to the new directory. Its current branch then points to the new base, and the agent's
 //! changes show as not committed. If the branch pointed to a commit of the agent, that commit gets a
 //! branch `before-update-…`. Staged changes are not staged any more.
@@ -17,7 +17,12 @@ use offshoot_git::BASE_BRANCH;
 use offshoot_store::{ForkRow, WorkspaceRow};
 
 use crate::directory::Directories;
-use crate::directory::git_layer::{GIT_MARKER, cannot_write, git_path, write_head_and_config};
+use crate::directory::git_layer::{
+    GIT_MARKER, cannot_write, git_path, is_git_layer, write_head_and_config,
+};
+
+/// How the names of branches begin that keep the agent's commits when its fork moves.
+pub(crate) const BEFORE_UPDATE: &str = "before-update-";
 
 /// Files that git has while an operation is unfinished.
 const UNFINISHED: [&str; 7] = [
@@ -86,7 +91,7 @@ impl Directories {
             // The agent removed `.git`, or an earlier attempt moved it. In the first case the fork gets
             // a new one.
             return if fresh {
-                write_head_and_config(&here, row, fork)
+                write_head_and_config(&here, row, fork, &self.author_of(row, fork)?)
             } else {
                 Ok(())
             };
@@ -139,6 +144,16 @@ impl Directories {
             provider.move_path(old, new, &path)?;
         }
         Ok(())
+    }
+
+    /// The layer with the `.git` that a fork began with; none if it is gone.
+    pub(crate) fn git_layer_of(&self, fork: &ForkRow) -> Result<Option<PathBuf>> {
+        let row = match fork.layer {
+            Some(layer) => self.store().read(|tx| tx.layer(layer))?,
+            None => None,
+        };
+        let place = row.filter(is_git_layer).map(|row| self.layer_path(&row));
+        Ok(place.filter(|place| place.is_dir()))
     }
 
     fn git_layer_path(&self, fork: &ForkRow) -> Result<PathBuf> {
@@ -199,7 +214,7 @@ impl Refs<'_> {
             return Ok(());
         };
         let short = &base.to_hex()[..8];
-        let name = format!("refs/heads/before-update-{short}{what}");
+        let name = format!("refs/heads/{BEFORE_UPDATE}{short}{what}");
         self.put(&name, &format!("{tip}\n"))
     }
 

@@ -9,7 +9,8 @@ use crate::access::{Operation, PrincipalKind};
 use crate::content::left_out::LeftOut;
 use crate::content::rows::ParentProject;
 use crate::merge::complete::{
-    AutoResolved, CompleteOptions, Completed, PendingConflict, PushedCommit,
+    AutoResolved, BroughtCommits, CompleteOptions, Completed, LeftOutCommit, PendingConflict,
+    PushedCommit,
 };
 use crate::merge::policy_decision::Decided;
 use crate::merge::regions::{PartChoice, PartChoices};
@@ -158,6 +159,8 @@ fn receipt() -> Completed {
         atomic: true,
         landed_nothing: true,
         pushed: None,
+        label: None,
+        commits: BroughtCommits::default(),
         after: None,
     }
 }
@@ -176,6 +179,15 @@ fn receipts() {
     assert!(!first.include_ignored && !first.landed_nothing);
     let waits = Completed {
         waiting: vec![path("g")],
+        label: Some("Löwe".to_owned()),
+        commits: BroughtCommits {
+            count: 3,
+            tips: vec![id('e')],
+            left_out: vec![LeftOutCommit {
+                id: Some(id('f')),
+                reason: "too large".to_owned(),
+            }],
+        },
         ..receipt()
     };
     assert_eq!(

@@ -7,7 +7,9 @@ use super::complete_options::StoredPush;
 use super::{StoredFormat, parse_text, to_text};
 use crate::content::as_text;
 use crate::content::left_out::LeftOut;
-use crate::merge::complete::{AutoResolved, Completed, PendingConflict, PushedCommit};
+use crate::merge::complete::{
+    AutoResolved, BroughtCommits, Completed, LeftOutCommit, PendingConflict, PushedCommit,
+};
 use crate::merge::policy_decision::Decided;
 use crate::project::policy::Policy;
 use crate::sync::ignored::IgnoredFiles;
@@ -44,6 +46,32 @@ struct StoredReceipt {
     landed_nothing: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pushed: Option<StoredPush>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(default, skip_serializing_if = "StoredCommits::is_empty")]
+    commits: StoredCommits,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct StoredCommits {
+    count: usize,
+    #[serde(with = "as_text::list")]
+    tips: Vec<ObjectId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<StoredLeftOutCommit>,
+}
+
+impl StoredCommits {
+    fn is_empty(&self) -> bool {
+        *self == StoredCommits::default()
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct StoredLeftOutCommit {
+    #[serde(with = "as_text::optional")]
+    id: Option<ObjectId>,
+    reason: String,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +151,17 @@ pub(crate) fn receipt_text(completed: &Completed) -> Result<String> {
         atomic: done.atomic,
         landed_nothing: done.landed_nothing,
         pushed: done.pushed.map(StoredPush::from),
+        label: done.label,
+        commits: StoredCommits {
+            count: done.commits.count,
+            tips: done.commits.tips,
+            left_out: (done.commits.left_out.into_iter())
+                .map(|one| StoredLeftOutCommit {
+                    id: one.id,
+                    reason: one.reason,
+                })
+                .collect(),
+        },
     })
 }
 
@@ -159,6 +198,17 @@ pub(crate) fn parse_receipt(text: &str) -> Result<Completed> {
         atomic: stored.atomic,
         landed_nothing: stored.landed_nothing,
         pushed: stored.pushed.map(PushedCommit::from),
+        label: stored.label,
+        commits: BroughtCommits {
+            count: stored.commits.count,
+            tips: stored.commits.tips,
+            left_out: (stored.commits.left_out.into_iter())
+                .map(|one| LeftOutCommit {
+                    id: one.id,
+                    reason: one.reason,
+                })
+                .collect(),
+        },
         after: None,
     })
 }
@@ -174,8 +224,12 @@ pub(crate) fn replace_ids_in_receipt(
         since,
         decided,
         pushed,
+        commits,
         ..
     } = completed;
+    for tip in &mut commits.tips {
+        *tip = new(*tip);
+    }
     let lost = decided.iter_mut().map(|one| &mut one.lost);
     let pushed = pushed.as_mut().map(|push| &mut push.commit);
     let named = [snapshot, theirs, since].into_iter().chain(lost).flatten();

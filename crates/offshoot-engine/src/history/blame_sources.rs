@@ -1,7 +1,10 @@
 //! Where lines of a file may have come from other than the previous version: merges, undone merges,
 //! restores, imports and the snapshot that a fork began with.
 
+use std::collections::HashMap;
+
 use offshoot_core::{EntryKind, Error, ObjectId, Operator, RelPath, Result, Timestamp};
+use offshoot_git::read_commit;
 use offshoot_store::{ReviewRow, SnapshotRow, WorkspaceKey};
 
 use crate::content::rows::state_of;
@@ -134,47 +137,54 @@ impl Tracer<'_> {
         Ok(attributed)
     }
 
-    /// What an import brought, through the snapshots that came with it. The history has no lines
-    /// for these, so each of them is looked at, as git would.
+    /// What an import brought, through the commits that came with it. The history has no lines for
+    /// these, so each of them is looked at, as git would.
     pub(crate) fn imported(
         &mut self,
         place: &HistoryOwner,
         path: &RelPath,
         content: ObjectId,
     ) -> Result<Option<AttributedContent>> {
-        let mut versions: Vec<(&SnapshotRow, ObjectId)> = Vec::new();
+        let mut start = None;
         for row in place.snapshots[..place.imported].iter().rev() {
             let entry = state_of(row).entry(&self.objects, path)?;
-            let id = entry
-                .filter(|entry| entry.kind == EntryKind::File)
-                .and_then(|entry| entry.id);
-            match (versions.last_mut(), id) {
-                (None, Some(id)) if id == content => versions.push((row, id)),
-                (None, _) => {}
-                (Some(_), None) => break,
-                (Some((since, last)), Some(id)) if *last == id => *since = row,
-                (Some(_), Some(id)) => versions.push((row, id)),
+            let is_it = entry
+                .is_some_and(|entry| entry.kind == EntryKind::File && entry.id == Some(content));
+            if is_it {
+                start = Some(row);
+                break;
             }
         }
-        let mut attributed: Option<AttributedContent> = None;
-        for (row, content) in versions.into_iter().rev() {
-            let own = self.add_origin(LineOrigin {
-                place: place.row.key,
-                operator: row.cause.operator.to_string(),
-                agent: row.cause.claim.clone(),
-                message_id: row.cause.message_id.clone(),
-                snapshot: Some(row.id),
-                at: row.at,
-            });
-            let mut next = self.all_from(content, own)?;
-            if let (Some(before), Some(text)) = (&attributed, self.text(&content)?) {
-                let mut taken = vec![None; next.lines.len()];
-                self.take(&mut taken, &text, before)?;
-                next.lines = taken.into_iter().map(|one| one.unwrap_or(own)).collect();
-            }
-            attributed = Some(next);
+        let Some(start) = start else {
+            return Ok(None);
+        };
+        let blamed = self.blame_commits(start.id, path, &content)?;
+        let mut origins: HashMap<ObjectId, usize> = HashMap::new();
+        let mut marks = Vec::with_capacity(blamed.len());
+        for commit in blamed {
+            let origin = match origins.get(&commit) {
+                Some(origin) => *origin,
+                None => {
+                    let author = read_commit(&self.objects, &commit)?;
+                    let name = String::from_utf8_lossy(author.author.name()).into_owned();
+                    let origin = self.add_origin(LineOrigin {
+                        place: place.row.key,
+                        operator: start.cause.operator.to_string(),
+                        agent: Some(name).filter(|name| !name.is_empty()),
+                        message_id: start.cause.message_id.clone(),
+                        snapshot: Some(commit),
+                        at: Timestamp::from_stat(author.committer.seconds().max(0), 0),
+                    });
+                    origins.insert(commit, origin);
+                    origin
+                }
+            };
+            marks.push(origin);
         }
-        Ok(attributed)
+        Ok(Some(AttributedContent {
+            content: Some(content),
+            lines: marks.into(),
+        }))
     }
 
     /// What the snapshot that a workspace began with has, in the place that made the snapshot.

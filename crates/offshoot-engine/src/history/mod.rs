@@ -4,6 +4,7 @@
 //! tell of; this room only reads them: as events, as versions of one file, as metadata, and as blame.
 
 pub(crate) mod blame;
+mod blame_commits;
 pub(crate) mod blame_places;
 pub(crate) mod blame_sources;
 pub(crate) mod events;

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{Cause, Error, ErrorCode, ProjectId, Result};
-use offshoot_git::{GitRepository, Head};
+use offshoot_git::{GitRepository, Head, full_branch_name};
 
 use crate::formats::Link;
 use crate::link::Links;
+use crate::link::push::OWN_BRANCH;
 use crate::project::import::{ImportProgress, Imported};
+use crate::project::import_refs::GitSource;
 use crate::project::link::put_link;
 
 /// What a new project is linked to.
@@ -61,7 +63,13 @@ impl Links {
         let also = |tx: &mut dyn offshoot_store::WriteTx, row: &offshoot_store::WorkspaceRow| {
             put_link(tx, row.key, &link)
         };
-        let from = (&repository, tip);
+        let from = GitSource {
+            repository: &repository,
+            head: tip,
+            branch: Some(full_branch_name(&link.branch)?),
+            // What is pushed there is what the project has.
+            without: Some(full_branch_name(OWN_BRANCH)?),
+        };
         self.projects
             .import_commit(id, from, progress, Some(&also), cause)
     }

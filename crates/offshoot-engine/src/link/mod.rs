@@ -17,6 +17,7 @@ pub(crate) mod push;
 pub(crate) mod receive;
 pub(crate) mod receive_project;
 pub(crate) mod receive_workspace;
+mod refs;
 pub(crate) mod status;
 
 use std::path::PathBuf;

@@ -149,6 +149,10 @@ impl Links {
         };
         let pulled = self.pull_tip(&pull, progress)?;
         if !options.dry_run {
+            // Of a repository elsewhere, only the followed branch was fetched.
+            if options.fetched.is_none() {
+                self.pull_refs(key, &pull.link, &repository)?;
+            }
             let at = self.context.now();
             self.store().write(Durability::Relaxed, |tx| {
                 change_link(tx, key, |link| link.pulled_at = Some(at.0))

@@ -23,6 +23,7 @@ use crate::link::incoming::{
 use crate::link::land::{Arriving, TRIES, state_in};
 use crate::link::receive::{Arrival, Landed};
 use crate::merge::complete::{CompleteOptions, Completed, PushedCommit, refuse_conflicts};
+use crate::merge::fork_commits::ForkCommits;
 use crate::merge::plan_merge::MergeRequest;
 use crate::project::advance::CommitChain;
 use crate::project::protection::Protection;
@@ -188,7 +189,9 @@ impl Links {
         };
         if !arrival.review {
             let (row, fork) = planned.rows(project, &tip)?;
+            let commits = ForkCommits::default();
             let request = MergeRequest {
+                commits: &commits,
                 row: &row,
                 fork: &fork,
                 theirs: state_in(&tip),

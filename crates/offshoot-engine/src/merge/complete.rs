@@ -106,8 +106,33 @@ pub struct Completed {
     pub landed_nothing: bool,
     /// The commit that somebody pushed and that the merge brings.
     pub pushed: Option<PushedCommit>,
+    /// What to call the snapshot that lands, as it was asked for.
+    pub label: Option<String>,
+    /// What the agent committed with git in its fork, which is part of the history now, or will be
+    /// when the merge lands.
+    pub commits: BroughtCommits,
     /// What became of the workspace; none in a plan and in the log.
     pub after: Option<AfterMerge>,
+}
+
+/// Commits that an agent made with git in its fork.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BroughtCommits {
+    /// How many are new to the project.
+    pub count: usize,
+    /// The newest ones, which are parents of the merge that brought them.
+    pub tips: Vec<ObjectId>,
+    /// Those that did not come along.
+    pub left_out: Vec<LeftOutCommit>,
+}
+
+/// A commit that did not come along. Only history is lost: its files were merged like all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutCommit {
+    /// The commit; none if none could be read.
+    pub id: Option<ObjectId>,
+    /// Why.
+    pub reason: String,
 }
 
 impl Completed {
@@ -384,7 +409,11 @@ impl Merges {
             Durability::Relaxed,
         )?;
         let theirs = taken.snapshot;
-        if let Some(mut completed) = self.same_merge(&row, &fork, &theirs.id)? {
+        let commits = self.fork_commits(&row, &fork, true)?;
+        let same = self.same_merge(&row, &fork, &theirs.id)?;
+        // What was committed since is history that the earlier merge does not have.
+        let same = same.filter(|same| same.commits.tips == commits.brought.tips);
+        if let Some(mut completed) = same {
             // The merge is the earlier one, but this request says whether the workspace stays, and
             // which files that no snapshot holds keep it.
             completed.keep = options.keep;
@@ -401,6 +430,7 @@ impl Merges {
                 theirs: state_of(&snapshot),
                 snapshot: Some(snapshot.id),
                 options,
+                commits: &commits,
                 id: &waiting.id,
                 cause: &waiting.cause,
             };
@@ -419,6 +449,7 @@ impl Merges {
             Ok(plan)
         };
         let landed = self.projects.land_on_head(plan, |tx, plan| {
+            commits.insert(tx)?;
             self.land_merge(tx, plan, &fork, waiting, theirs.id)
         })?;
         Ok((landed.outcome.completed, landed.outcome.closed))

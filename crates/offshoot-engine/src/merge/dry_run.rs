@@ -80,6 +80,8 @@ impl Merges {
             true => self.list_ignored(&row, &synced.ignored)?,
             false => Vec::new(),
         };
+        let fork = self.store().read(|tx| fork_row(tx, &row))?;
+        let commits = self.fork_commits(&row, &fork, false)?;
         self.store().read(|tx| {
             let row = open_row_by_key(tx, &row)?;
             let fork = fork_row(tx, &row)?;
@@ -92,6 +94,7 @@ impl Merges {
                 theirs: index.base().edit(&mut bench, &pending.edits)?,
                 snapshot: None,
                 options,
+                commits: &commits,
                 id: "",
                 cause,
             };

@@ -98,6 +98,8 @@ impl Merges {
         let label = format!("Undo merge of {}", receipt(&merge)?.workspace);
         let record = ChangeRecord {
             label: &label,
+            author: None,
+            work: None,
             further_parents: &[],
             op: HistoryOp::MergeUndo,
             via: Via::Merge,

@@ -9,6 +9,7 @@ pub(crate) mod authors;
 pub(crate) mod base;
 pub(crate) mod complete;
 pub(crate) mod dry_run;
+pub(crate) mod fork_commits;
 pub(crate) mod log;
 pub(crate) mod overview;
 pub(crate) mod plan_merge;

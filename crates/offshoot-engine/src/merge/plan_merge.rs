@@ -11,6 +11,7 @@ use offshoot_store::{
     WorkspaceState, WriteTx,
 };
 
+use crate::content::credit::{Author, WorkOf};
 use crate::content::history_writer::LineTemplate;
 use crate::content::left_out::git_refuses_any;
 use crate::content::objects::PendingObjects;
@@ -21,6 +22,7 @@ use crate::merge::Merges;
 use crate::merge::authors::Authors;
 use crate::merge::base::{merge_base, merged_from_here};
 use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
+use crate::merge::fork_commits::{ForkCommits, keep_for_landing};
 use crate::merge::policy_decision::{add_taken_away, decide, keep_lost, taken_away};
 use crate::merge::protect::{self, ProtectedChange, decided_before, held_review};
 use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
@@ -41,6 +43,8 @@ pub(crate) struct MergeOutcome {
     /// What is stored of that.
     pub(crate) receipt: String,
     reviews: Vec<ReviewRow>,
+    /// Commits that become parents of the merge when it lands.
+    kept: Vec<ObjectId>,
     /// Reviews that close by themselves.
     pub(crate) closed: Vec<ReviewRow>,
 }
@@ -53,6 +57,8 @@ pub(crate) struct MergeRequest<'a> {
     /// The snapshot that holds it; none for a plan.
     pub(crate) snapshot: Option<ObjectId>,
     pub(crate) options: &'a CompleteOptions,
+    /// What the agent committed with git.
+    pub(crate) commits: &'a ForkCommits,
     /// The name of the merge.
     pub(crate) id: &'a str,
     pub(crate) cause: &'a Cause,
@@ -212,10 +218,15 @@ impl Merges {
             mut proposal,
             mut completed,
             reviews,
-            mut pulled,
+            pulled,
         } = planned;
+        let is_pull = pulled.is_some();
+        let mut parents: Vec<ObjectId> = pulled.into_iter().collect();
+        parents.extend(&request.commits.new_tips);
+        let mut kept = Vec::new();
         if completed.atomic && !reviews.is_empty() {
-            pulled = None;
+            parents.clear();
+            kept.extend(&request.commits.new_tips);
             let edits = std::mem::take(&mut proposal).edits.into_iter();
             let of_files = edits.filter(|(_, edit)| edit.kind_after() != Some(EntryKind::Dir));
             completed.waiting = of_files.map(|(path, _)| path).collect();
@@ -223,16 +234,23 @@ impl Merges {
         let given = request.options.label.clone();
         let label = given.unwrap_or_else(|| format!("Merge {}", request.row.id));
         let cause = merge_cause(request);
+        let work = WorkOf::fork(request.row, request.fork);
+        let author = match is_pull {
+            true => Author::of_operator(tx, project.key, &request.cause.operator)?,
+            false => Author::of_agent(tx, project.key, &work.agent)?,
+        };
         let record = ChangeRecord {
-            further_parents: pulled.as_slice(),
+            author: Some(author),
+            work: Some(work).filter(|_| !is_pull),
+            further_parents: &parents,
             ..record(&label, &cause, self.context.now())
         };
-        let draft = match proposal.edits.is_empty() && pulled.is_none() {
+        let draft = match proposal.edits.is_empty() && parents.is_empty() {
             true => None,
             false => Some((self.projects).draft_project(tx, project.clone(), proposal, &record)?),
         };
         // A commit that comes in is part of the history even if it changes nothing.
-        let draft = draft.filter(|draft| !draft.changes.is_empty() || pulled.is_some());
+        let draft = draft.filter(|draft| !draft.changes.is_empty() || !parents.is_empty());
         if let Some(draft) = &draft {
             completed.snapshot = Some(draft.snapshot.id);
             completed.merged = draft.changed_files();
@@ -247,6 +265,7 @@ impl Merges {
                 receipt: String::new(),
                 reviews,
                 closed,
+                kept,
             },
         })
     }
@@ -264,6 +283,7 @@ impl Merges {
             .draft
             .as_ref()
             .map_or_else(|| self.context.now(), |draft| draft.snapshot.at);
+        keep_for_landing(tx, fork, &plan.outcome.kept)?;
         let cause = plan.draft.as_ref().map_or_else(
             || waiting.cause.clone(),
             |draft| draft.snapshot.cause.clone(),
@@ -376,6 +396,8 @@ fn receipt_so_far(
         },
         landed_nothing: false,
         pushed: request.options.push,
+        label: request.options.label.clone(),
+        commits: request.commits.brought.clone(),
         after: None,
     }
 }
@@ -409,6 +431,8 @@ fn review_protected(
 fn record<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> ChangeRecord<'a> {
     ChangeRecord {
         label,
+        author: None,
+        work: None,
         further_parents: &[],
         op: HistoryOp::Merge,
         via: Via::Merge,

@@ -15,6 +15,7 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
+use crate::content::credit::{Author, WorkOf};
 use crate::content::left_out::{git_refuses_any, without_left_out};
 use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{agent_of, state_of_row};
@@ -24,6 +25,7 @@ use crate::formats;
 use crate::merge::Merges;
 use crate::merge::authors::Authors;
 use crate::merge::complete::receipt;
+use crate::merge::fork_commits::{forget_kept, kept_for_landing};
 use crate::merge::policy_decision::decide;
 use crate::merge::protect::known_paths;
 use crate::merge::review_decision::{CheckedResolution, choice_named};
@@ -143,10 +145,19 @@ impl Merges {
         })?;
         let project_id: ProjectId = project.id.as_str().parse()?;
         let label = label_of(decided, merge)?;
-        let pulled = self.store().read(|tx| pulled_by(tx, merge))?;
+        let (parents, author, work) = self.store().read(|tx| {
+            let work = work_of(tx, decided, merge)?;
+            let mut parents: Vec<ObjectId> = pulled_by(tx, merge)?.into_iter().collect();
+            if let Some(merge) = merge {
+                parents.extend(kept_for_landing(tx, merge.project, merge.workspace)?);
+            }
+            Ok((parents, author_of(tx, key, decided, work.as_ref())?, work))
+        })?;
         let record = ChangeRecord {
             label: &label,
-            further_parents: pulled.as_slice(),
+            author,
+            work,
+            further_parents: &parents,
             op: match decided.is_empty() {
                 true => HistoryOp::Merge,
                 false => HistoryOp::ReviewResolve,
@@ -173,7 +184,9 @@ impl Merges {
             for (review, resolution, decision) in decided {
                 mark_resolved(tx, review, resolution, decision, snapshot)?;
             }
-            merge.map_or(Ok(()), |merge| mark_landed(tx, merge, draft))
+            let Some(merge) = merge else { return Ok(()) };
+            forget_kept(tx, merge.project, merge.workspace)?;
+            mark_landed(tx, merge, draft)
         };
         let (snapshot, created) =
             self.projects
@@ -379,9 +392,49 @@ pub(crate) fn needs_new_merge(error: &Error) -> bool {
     error.code() == ErrorCode::MergeConflict || is_about_the_decision(error)
 }
 
+/// Whose work decisions, or a merge, bring; none if a pull brings it.
+fn work_of(
+    tx: &dyn ReadTx,
+    decided: &[DecidedReview],
+    merge: Option<&MergeRow>,
+) -> Result<Option<WorkOf>> {
+    let of_review = decided.first().map(|(review, ..)| review.workspace);
+    let Some(key) = of_review.or(merge.map(|merge| merge.workspace)) else {
+        return Ok(None);
+    };
+    if pulled_by(tx, merge)?.is_some() {
+        return Ok(None);
+    }
+    Ok(match (tx.workspace_by_key(key)?, tx.fork(key)?) {
+        (Some(row), Some(fork)) => Some(WorkOf::fork(&row, &fork)),
+        _ => None,
+    })
+}
+
+/// A decision is by who decided last, a merge that lands by itself by its agent; none is who asked.
+fn author_of(
+    tx: &dyn ReadTx,
+    project: WorkspaceKey,
+    decided: &[DecidedReview],
+    work: Option<&WorkOf>,
+) -> Result<Option<Author>> {
+    match (decided.last(), work) {
+        (Some((.., decision)), _) => {
+            let by = Operator::new(&decision.by.operator);
+            Author::of_operator(tx, project, &by).map(Some)
+        }
+        (None, Some(work)) => Author::of_agent(tx, project, &work.agent).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
 fn label_of(decided: &[DecidedReview], merge: Option<&MergeRow>) -> Result<String> {
-    match merge.filter(|_| decided.is_empty()) {
-        Some(merge) => Ok(format!("Merge {}", receipt(merge)?.workspace)),
+    let receipt = merge.map(receipt).transpose()?;
+    if let Some(label) = receipt.as_ref().and_then(|receipt| receipt.label.clone()) {
+        return Ok(label);
+    }
+    match receipt.filter(|_| decided.is_empty()) {
+        Some(receipt) => Ok(format!("Merge {}", receipt.workspace)),
         None => {
             let paths: Vec<String> = decided.iter().map(|one| one.0.path.to_text()).collect();
             Ok(format!("Resolve {}", paths.join(", ")))

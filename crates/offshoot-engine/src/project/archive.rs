@@ -148,6 +148,8 @@ impl ProjectImport {
         }
         let record = ChangeRecord {
             label: "Import",
+            author: None,
+            work: None,
             further_parents: &[],
             op: HistoryOp::Import,
             via: Via::Upload,

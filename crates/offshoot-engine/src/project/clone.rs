@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use offshoot_core::{ObjectId, ProjectId, Result, WorkspaceId};
-use offshoot_git::{GitProtocol, UploadPack};
+use offshoot_git::{AdvertisedRef, GitProtocol, UploadPack};
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, open_row_in};
 use crate::project::Projects;
-use crate::workspace::export::BRANCH;
+use crate::workspace::export::{ProjectRefs, refs_of};
 
 /// What can be cloned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,19 +23,31 @@ pub enum Repository {
 pub struct GitClone {
     projects: Projects,
     head: Option<ObjectId>,
+    branch: String,
+    refs: Vec<AdvertisedRef>,
 }
 
 impl Projects {
     /// Opens a project or a workspace for a client that speaks git. Without a snapshot it is an
     /// empty repository.
     pub fn open_clone(&self, repository: &Repository) -> Result<GitClone> {
-        let row = self.store().read(|tx| match repository {
-            Repository::Project(id) => open_project(tx, id),
-            Repository::Workspace(id) => open_row_in(tx, id),
+        let (head, refs) = self.store().read(|tx| match repository {
+            Repository::Project(id) => {
+                let row = open_project(tx, id)?;
+                Ok((row.head, refs_of(tx, row.key)?))
+            }
+            Repository::Workspace(id) => Ok((open_row_in(tx, id)?.head, ProjectRefs::default())),
         })?;
+        let advertised = refs.others.into_iter().map(|row| AdvertisedRef {
+            name: row.name,
+            target: row.target,
+            peeled: row.peeled,
+        });
         Ok(GitClone {
             projects: self.clone(),
-            head: row.head,
+            head,
+            branch: refs.branch,
+            refs: advertised.collect(),
         })
     }
 }
@@ -57,7 +69,8 @@ impl GitClone {
         work(&UploadPack {
             reader: &reader,
             head: self.head,
-            branch: BRANCH,
+            branch: &self.branch,
+            refs: &self.refs,
         })
     }
 }

@@ -60,6 +60,8 @@ impl Projects {
         }
         let record = ChangeRecord {
             label: "Take out what merges must not bring",
+            author: None,
+            work: None,
             further_parents: &[],
             // What the owner had there is put back, which only an import may put there.
             op: HistoryOp::Import,

@@ -18,6 +18,7 @@ use offshoot_store::{
 
 use crate::content::change_set::{kind_of, op_of};
 use crate::content::counters::CounterDelta;
+use crate::content::credit::{Author, WorkOf, committer, message};
 use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::incoming::Content;
 use crate::content::left_out::{refuse_reserved_dir, refuse_what_git_refuses};
@@ -29,7 +30,7 @@ use crate::context::idempotency::ExtraWrite;
 use crate::formats;
 use crate::project::Projects;
 use crate::workspace::files::{Expect, WriteOptions};
-use crate::workspace::snapshot::{Snapshot, message, signature};
+use crate::workspace::snapshot::Snapshot;
 
 /// How often a change is made again because the head moved, before the caller gets an error.
 const TRIES: usize = 64;
@@ -93,6 +94,10 @@ impl ProjectDraft {
 /// How a change of a project is recorded.
 pub(crate) struct ChangeRecord<'a> {
     pub(crate) label: &'a str,
+    /// Who it is by; none is the operator.
+    pub(crate) author: Option<Author>,
+    /// Whose work it brings.
+    pub(crate) work: Option<WorkOf>,
     /// Commits beside the head that the new one comes from.
     pub(crate) further_parents: &'a [ObjectId],
     pub(crate) op: HistoryOp,
@@ -211,6 +216,8 @@ impl Projects {
         let label = format!("Edit {path}");
         let record = ChangeRecord {
             label: &label,
+            author: None,
+            work: None,
             further_parents: &[],
             op: HistoryOp::Snapshot,
             via: Via::Call,
@@ -350,12 +357,17 @@ impl Projects {
             .map_or(1, |last| last.number + 1);
         let mut parents: Vec<ObjectId> = row.head.into_iter().collect();
         parents.extend(record.further_parents);
+        let author = match &record.author {
+            Some(author) => author.clone(),
+            None => Author::of_operator(tx, row.key, &record.cause.operator)?,
+        };
+        let work = record.work.as_ref();
         let mut commit = Commit {
             tree: state.tree,
             parents,
-            author: signature(record.cause, record.at),
-            committer: signature(record.cause, record.at),
-            message: message(Some(record.label), number, record.cause),
+            author: author.signature(record.at),
+            committer: committer(record.at),
+            message: message(Some(record.label), number, record.cause, work),
             extra_headers: Vec::new(),
         };
         commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
@@ -494,6 +506,7 @@ pub(crate) fn add_project(
         policy: formats::policies_text(&[])?,
         protect: formats::protected_text(protect)?,
         link: None,
+        branch: None,
     })?;
     Ok(row)
 }

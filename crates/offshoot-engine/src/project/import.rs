@@ -14,10 +14,11 @@ use offshoot_core::{
 };
 use offshoot_git::Commit;
 use offshoot_store::{
-    Bulk, Durability, HistoryOp, Landing, NewObject, ReadTx, SnapshotRow, Via, WorkspaceKey,
-    WorkspaceRow, WorkspaceState,
+    Bulk, Durability, HistoryOp, Landing, NewObject, ProjectRow, ReadTx, RefRow, SnapshotRow, Via,
+    WorkspaceKey, WorkspaceRow, WorkspaceState,
 };
 
+use crate::content::credit::{message, signature};
 use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{open_project, state_of, state_of_row};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
@@ -27,7 +28,8 @@ use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
 use crate::project::head::{ChangeRecord, Project, Proposal, add_project};
 use crate::project::import_source::SourceTree;
-use crate::workspace::snapshot::{Snapshot, message, signature};
+use crate::project::policy::settings_row;
+use crate::workspace::snapshot::Snapshot;
 
 /// How a directory is imported.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +76,8 @@ pub struct Imported {
     pub ignored: Vec<RelPath>,
     /// Files that kept changing while they were read, and are not in it.
     pub unsettled: Vec<RelPath>,
+    /// Branches and tags that could not be read, with the reason.
+    pub refs_left_out: Vec<(String, String)>,
 }
 
 /// What bringing a project to the state of a directory did.
@@ -105,6 +109,10 @@ pub(crate) struct NewProject<'a> {
     pub(crate) landing: Landing,
     /// Patterns of its protected paths.
     pub(crate) protect: &'a [&'a str],
+    /// The whole name of its branch; none is the usual one.
+    pub(crate) branch: Option<&'a str>,
+    /// Branches and tags beside it; their project is not known yet.
+    pub(crate) refs: &'a [RefRow],
     pub(crate) bulk: &'a Bulk,
     pub(crate) objects: &'a [NewObject],
     /// The oldest first; their workspace is not known yet.
@@ -172,7 +180,7 @@ impl Projects {
             parents: Vec::new(),
             author: signature(cause, at),
             committer: signature(cause, at),
-            message: message(Some(label), 1, cause),
+            message: message(Some(label), 1, cause, None),
             extra_headers: Vec::new(),
         };
         commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
@@ -200,6 +208,8 @@ impl Projects {
             id,
             landing: Landing::Partial,
             protect: &[],
+            branch: None,
+            refs: &[],
             bulk: &tree.bulk,
             objects: &made,
             snapshots: vec![snapshot],
@@ -246,6 +256,8 @@ impl Projects {
             .write(Durability::Relaxed, |tx| tree.bulk.insert(tx))?;
         let record = ChangeRecord {
             label: options.label.as_deref().unwrap_or("Sync"),
+            author: None,
+            work: None,
             further_parents: &[],
             op: HistoryOp::Import,
             via: Via::Call,
@@ -292,6 +304,19 @@ impl Projects {
                     ..snapshot.clone()
                 })?;
             }
+            if let Some(branch) = new.branch {
+                let settings = settings_row(tx, row.key)?;
+                tx.put_project(&ProjectRow {
+                    branch: Some(branch.to_owned()),
+                    ..settings
+                })?;
+            }
+            for one in new.refs {
+                tx.put_ref(&RefRow {
+                    project: row.key,
+                    ..one.clone()
+                })?;
+            }
             show_snapshot(&mut row, head);
             tx.update_workspace(&row)?;
             let mut line = line_of(&row, HistoryOp::Import, new.cause, new.at);
@@ -332,6 +357,7 @@ impl Projects {
             dropped: Vec::new(),
             ignored: Vec::new(),
             unsettled: Vec::new(),
+            refs_left_out: Vec::new(),
         })
     }
 }

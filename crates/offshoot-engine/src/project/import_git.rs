@@ -1,8 +1,9 @@
 //! Projects from a local git repository: its commits become snapshots, and ids stay git's.
 //!
 //! The history of a project is linear, so the chain of first parents from `HEAD` down is what
-//! becomes snapshots. Whatever else these commits reach is stored too: an export gives back the
-//! whole history. Only what is committed is imported, never the work tree.
+//! becomes snapshots. Whatever else these commits reach is stored too, and so are the other branches
+//! and the tags with what they reach: an export gives back all of it. Only what is committed is
+//! imported, never the work tree.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,12 +13,16 @@ use offshoot_core::{
     Cause, EMPTY_TREE, Error, ErrorCode, GitMode, MAX_DEPTH, ObjectId, ObjectKind, ProjectId,
     RelPath, Result, Timestamp, cancel, escape_bytes,
 };
-use offshoot_git::{Commit, GitRepository, Head, ObjectReader, Tree, read_object};
+use offshoot_git::{
+    Commit, GitRepository, Head, MAX_TAG_DEPTH, ObjectReader, Tree, check_ref_name, read_object,
+    tag_target,
+};
 use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
 
 use crate::context::idempotency::ExtraWrite;
 use crate::project::Projects;
 use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, refuse_taken};
+use crate::project::import_refs::{GitSource, read_refs};
 
 /// Larger objects get a blob of their own instead of a place in a pack.
 const LARGEST_IN_PACK: usize = 1 << 20;
@@ -53,7 +58,8 @@ impl Projects {
     /// become its snapshots. A shallow repository is taken as far as it goes. Commits of other
     /// repositories (submodules) are empty directories.
     ///
-    /// Costs the reading of every object that `HEAD` reaches, once, and writing the base layer.
+    /// Costs the reading of every object that a branch or tag reaches, once, and writing the base
+    /// layer.
     pub fn import_git(
         &self,
         id: &ProjectId,
@@ -76,15 +82,21 @@ impl Projects {
     ) -> Result<Imported> {
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
-        let head = head_commit(&repository)?;
-        self.import_commit(id, (&repository, head), progress, also, cause)
+        let (head, branch) = head_commit(&repository)?;
+        let from = GitSource {
+            repository: &repository,
+            head,
+            branch,
+            without: None,
+        };
+        self.import_commit(id, from, progress, also, cause)
     }
 
     /// Like [`import_git_and`](Self::import_git_and), from a commit of an opened repository.
     pub(crate) fn import_commit(
         &self,
         id: &ProjectId,
-        (repository, head): (&GitRepository, ObjectId),
+        from: GitSource<'_>,
         progress: &mut dyn FnMut(ImportProgress),
         also: Option<ExtraWrite<'_>>,
         cause: &Cause,
@@ -93,16 +105,20 @@ impl Projects {
         self.store().read(|tx| refuse_taken(tx, id))?;
         self.directories.probe_providers_early();
         let bulk = self.store().bulk();
-        let mut reading = RepositoryReader::new(self, repository, &bulk, progress);
-        let chain = reading.history(head, &repository.shallow()?)?;
+        let mut reading = RepositoryReader::new(self, from.repository, &bulk, progress);
+        let cut = from.repository.shallow()?;
+        let chain = reading.history(from.head, &cut)?;
         let snapshots = reading.snapshots(&chain, cause)?;
         let submodules = reading.submodules(&chain)?;
+        let refs = read_refs(&mut reading, &from, &cut)?;
         drop(reading);
         let bulk = bulk.finish()?;
         let new = NewProject {
             id,
             landing: Landing::Atomic,
             protect: &crate::project::protection::FROM_GIT,
+            branch: from.branch.as_deref(),
+            refs: &refs.rows,
             bulk: &bulk,
             objects: &[],
             snapshots,
@@ -119,17 +135,22 @@ impl Projects {
             .into_iter()
             .map(|path| (path, why.to_owned()))
             .collect();
+        imported.refs_left_out = refs.left_out;
         Ok(imported)
     }
 }
 
-fn head_commit(repository: &GitRepository) -> Result<ObjectId> {
+/// The commit that is checked out, and the whole name of its branch, if it is on one.
+fn head_commit(repository: &GitRepository) -> Result<(ObjectId, Option<String>)> {
     match repository.head()? {
-        Head::Detached(id) => Ok(id),
-        Head::Branch(name) => repository.refs()?.get(&name).copied().ok_or_else(|| {
-            Error::invalid("the repository has no commit on the branch that is checked out")
-                .with_hint("commit something, or check out a branch that has commits")
-        }),
+        Head::Detached(id) => Ok((id, None)),
+        Head::Branch(name) => match repository.refs()?.get(&name) {
+            Some(id) => Ok((*id, Some(name).filter(|name| check_ref_name(name).is_ok()))),
+            None => Err(Error::invalid(
+                "the repository has no commit on the branch that is checked out",
+            )
+            .with_hint("commit something, or check out a branch that has commits")),
+        },
     }
 }
 
@@ -144,6 +165,8 @@ pub(crate) struct RepositoryReader<'a> {
     pub(crate) blobs: HashMap<ObjectId, i64>,
     /// Totals of the trees that were read.
     trees: HashMap<ObjectId, Totals>,
+    /// Commits that were read with all that they reach.
+    commits: HashSet<ObjectId>,
 }
 
 /// A tree that is being read, and how far.
@@ -169,6 +192,7 @@ impl<'a> RepositoryReader<'a> {
             done: 0,
             blobs: HashMap::new(),
             trees: HashMap::new(),
+            commits: HashSet::new(),
         }
     }
 
@@ -184,7 +208,7 @@ impl<'a> RepositoryReader<'a> {
                 ObjectKind::Tree => check_entries(&Tree::parse(bytes)?)?,
                 ObjectKind::Blob => drop(self.blobs.insert(*id, bytes.len() as i64)),
                 ObjectKind::Commit => drop(Commit::parse(&bytes)?),
-                ObjectKind::Tag => return Err(broken(&format!("`{id}` should be no tag"))),
+                ObjectKind::Tag => drop(tag_target(&bytes)?),
             }
         }
         Ok(())
@@ -202,15 +226,10 @@ impl<'a> RepositoryReader<'a> {
         // The first parents first, so that they come in their order.
         let mut next = vec![head];
         while let Some(id) = next.pop() {
-            if !seen.insert(id) {
+            if self.commits.contains(&id) || !seen.insert(id) {
                 continue;
             }
-            let (kind, bytes) = self.take(&id)?;
-            if kind != ObjectKind::Commit {
-                return Err(broken(&format!("`{id}` should be a commit")));
-            }
-            let commit = Commit::parse(&bytes)?;
-            self.tree(commit.tree)?;
+            let commit = self.commit(&id)?;
             if !cut.contains(&id) {
                 next.extend(commit.parents.iter().rev());
             }
@@ -220,7 +239,38 @@ impl<'a> RepositoryReader<'a> {
                 chain.push((id, commit));
             }
         }
+        // Only now: a history that cannot be read to its end must not pass for one that was.
+        self.commits.extend(seen);
         Ok(chain)
+    }
+
+    /// Reads a commit with what it holds.
+    fn commit(&mut self, id: &ObjectId) -> Result<Commit> {
+        let (kind, bytes) = self.take(id)?;
+        if kind != ObjectKind::Commit {
+            return Err(broken(&format!("`{id}` should be a commit")));
+        }
+        let commit = Commit::parse(&bytes)?;
+        self.tree(commit.tree)?;
+        Ok(commit)
+    }
+
+    /// Reads all that a ref reaches. Returns what its tags lead to.
+    pub(crate) fn target(&mut self, id: ObjectId, cut: &HashSet<ObjectId>) -> Result<ObjectId> {
+        let mut at = id;
+        for _ in 0..MAX_TAG_DEPTH {
+            if self.commits.contains(&at) {
+                return Ok(at);
+            }
+            let (kind, bytes) = self.take(&at)?;
+            match kind {
+                ObjectKind::Tag => at = tag_target(&bytes)?,
+                ObjectKind::Commit => return self.history(at, cut).map(|_| at),
+                ObjectKind::Tree => return self.tree(at).map(|()| at),
+                ObjectKind::Blob => return self.blob(&at).map(|_| at),
+            }
+        }
+        Err(broken("a tag leads to no end"))
     }
 
     /// Reads a tree with all below it.

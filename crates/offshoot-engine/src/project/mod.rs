@@ -6,11 +6,13 @@
 
 pub(crate) mod advance;
 pub(crate) mod archive;
+pub(crate) mod authors;
 pub(crate) mod clone;
 pub(crate) mod earlier_merges;
 pub(crate) mod head;
 pub(crate) mod import;
 pub(crate) mod import_git;
+pub(crate) mod import_refs;
 pub(crate) mod import_source;
 pub(crate) mod link;
 pub(crate) mod policy;

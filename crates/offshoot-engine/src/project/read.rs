@@ -1,13 +1,14 @@
 //! What projects hold and held: listings, files, versions, differences.
 
 use offshoot_core::{ChangeSet, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result};
-use offshoot_store::SnapshotRow;
+use offshoot_store::{RefRow, SnapshotRow};
 
 use crate::content::change_set::change_set;
 use crate::content::rows::{no_file, open_project, size_of, state_of};
 use crate::content::source::{OpenFile, Source};
 use crate::content::state::StateEntry;
 use crate::project::Projects;
+use crate::workspace::export::refs_of;
 use crate::workspace::list::{DirNode, nest_dirs};
 use crate::workspace::snapshot::Snapshot;
 
@@ -42,7 +43,32 @@ pub struct ProjectDifference {
     pub set: ChangeSet,
 }
 
+/// The branch of a project, and how many refs it has beside that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefCounts {
+    /// The name of the branch.
+    pub branch: String,
+    /// How many other branches there are.
+    pub other_branches: usize,
+    /// How many tags there are.
+    pub tags: usize,
+}
+
 impl Projects {
+    /// What git sees of a project beside its snapshots.
+    pub fn ref_counts(&self, id: &ProjectId) -> Result<RefCounts> {
+        let refs = self
+            .store()
+            .read(|tx| refs_of(tx, open_project(tx, id)?.key))?;
+        let is_tag = |row: &&RefRow| row.name.starts_with("refs/tags/");
+        let tags = refs.others.iter().filter(is_tag).count();
+        Ok(RefCounts {
+            branch: refs.branch.trim_start_matches("refs/heads/").to_owned(),
+            other_branches: refs.others.len() - tags,
+            tags,
+        })
+    }
+
     /// Snapshots of a project, newest first: those before another, whose id begins so, or from the
     /// newest; at most `limit`, 0 means all. Before one that the project does not have there is none.
     pub fn project_snapshots(

@@ -22,7 +22,7 @@ const MORE_LOOKS: usize = 2;
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: `database`, `object`, `pack`, `snapshot`, `entry`, `history`, `workspace`,
+    /// Where: `database`, `object`, `pack`, `snapshot`, `ref`, `entry`, `history`, `workspace`,
     /// `directory` or `layer`.
     pub what: &'static str,
     /// Which one, and what is wrong with it.

@@ -9,8 +9,9 @@ use std::collections::{HashMap, HashSet};
 use offshoot_core::{
     Cause, EntryKind, ObjectId, ObjectKind, RelPath, Result, Timestamp, WorkspaceId,
 };
+use offshoot_git::ObjectReader;
 use offshoot_store::{
-    Durability, EntryRow, ForkRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via,
+    Durability, EntryRow, ForkRow, HistoryFilter, HistoryOp, ReadTx, RefRow, SnapshotRow, Via,
     WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
@@ -21,6 +22,7 @@ use crate::content::objects::PendingObjects;
 use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, state_of};
 use crate::directory::layers::layers_holding;
 use crate::formats;
+use crate::merge::fork_commits::forget_kept;
 use crate::merge::review_row::details_of;
 use crate::project::link::{link_in, put_link};
 use crate::upkeep::Upkeep;
@@ -41,6 +43,9 @@ pub struct Purged {
     pub files: Vec<(WorkspaceId, RelPath)>,
     /// Workspaces that were erased whole.
     pub workspaces: usize,
+    /// Tags that are gone, with the name of their project: what they pointed at is another commit
+    /// now, and a tag says that it is the same for ever.
+    pub tags: Vec<(String, String)>,
     /// Whether remains of it may still be found in the files of the store: the disk was too full to
     /// write them anew. The next clean-up with enough space does.
     pub remains: bool,
@@ -72,8 +77,12 @@ impl Upkeep {
         for row in &rows {
             let lock = self.directories.exclusive(row)?;
             self.shorten_history(row)?;
-            self.store()
-                .write(Durability::Synced, |tx| tx.erase_workspace(row.key))?;
+            self.store().write(Durability::Synced, |tx| {
+                if let Some(fork) = tx.fork(row.key)? {
+                    forget_kept(tx, fork.project, row.key)?;
+                }
+                tx.erase_workspace(row.key)
+            })?;
             if row.state == WorkspaceState::Open {
                 self.directories.discard_dir(row)?;
             }
@@ -255,6 +264,11 @@ impl Upkeep {
                 let off = off_their_layers.iter().any(|off| off.key == row.key);
                 self.rewrite_fork(tx, &row, off, &mut rewrite)?;
             }
+            for row in tx.all_workspaces()? {
+                let gone = self.rewrite_refs(tx, &row, contents, &mut rewrite)?;
+                let of_project = |name| (row.id.to_string(), name);
+                purged.tags.extend(gone.into_iter().map(of_project));
+            }
             purged.snapshots = rewrite.renamed();
             for id in contents {
                 tx.replace_object_id(id, &placeholder.id)?;
@@ -280,6 +294,54 @@ impl Upkeep {
             }
         }
         Ok((purged, unnamed))
+    }
+
+    /// Points the branches of a project at the commits that became of theirs. Tags whose commit became
+    /// another one, or that hold purged content themselves, go; their names are returned.
+    fn rewrite_refs(
+        &self,
+        tx: &mut dyn WriteTx,
+        project: &WorkspaceRow,
+        contents: &HashSet<ObjectId>,
+        rewrite: &mut TreeRewriter<'_>,
+    ) -> Result<Vec<String>> {
+        let mut gone = Vec::new();
+        if project.kind != WorkspaceKind::Project {
+            return Ok(gone);
+        }
+        for row in tx.refs(project.key, "")? {
+            let (new, objects) = {
+                let stored = self.contents.objects_in(tx);
+                let mut bench = PendingObjects::new(&stored);
+                let kind = bench.read(&row.peeled)?.map(|(kind, _)| kind);
+                let new = match kind {
+                    Some(ObjectKind::Commit) => Some(rewrite.commit(&mut bench, row.peeled)?),
+                    Some(ObjectKind::Tree) => Some(rewrite.tree(&mut bench, row.peeled)?),
+                    _ => Some(row.peeled).filter(|id| !contents.contains(id)),
+                };
+                (new, bench.prepare(self.store())?)
+            };
+            if new == Some(row.peeled) {
+                continue;
+            }
+            match new.filter(|_| !row.name.starts_with("refs/tags/")) {
+                Some(new) => {
+                    for object in &objects {
+                        tx.put_object(object)?;
+                    }
+                    tx.put_ref(&RefRow {
+                        target: new,
+                        peeled: new,
+                        ..row
+                    })?;
+                }
+                None => {
+                    tx.remove_ref(project.key, &row.name)?;
+                    gone.push(row.name);
+                }
+            }
+        }
+        Ok(gone)
     }
 
     /// A fork's base is a snapshot that may have been written anew.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use offshoot_core::{Cause, ErrorCode, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
 use offshoot_fs::{ProcessUsage, UseKind};
-use offshoot_git::{Commit, ObjectReader, walk_objects};
+use offshoot_git::{Commit, ObjectReader, tag_target, walk_objects};
 use offshoot_store::{Durability, GarbageReport, HistoryOp, ReadTx, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
@@ -257,8 +257,13 @@ impl Upkeep {
         tx.visit_roots(&mut |id| roots.push(id))?;
         let objects = StoredObjects::new(self.store(), Some(tx));
         let mut commits = Vec::new();
-        for id in roots {
+        while let Some(id) = roots.pop() {
             match inner.get(&id) {
+                Some(ObjectKind::Tag) if seen.insert(id) => {
+                    if let Some((_, bytes)) = objects.read(&id)? {
+                        roots.push(tag_target(&bytes)?);
+                    }
+                }
                 Some(ObjectKind::Commit) => commits.push(id),
                 Some(ObjectKind::Tree) => {
                     walk_objects(&objects, id, &mut seen, |_, _| Ok(()))?;

@@ -4,12 +4,13 @@ use offshoot_core::{
     Cause, EMPTY_TREE, EntryKind, Error, ObjectId, ObjectKind, RelPath, Result, Timestamp,
     WorkspaceId,
 };
-use offshoot_git::{Commit, Signature};
+use offshoot_git::Commit;
 use offshoot_store::{
     Durability, EntryRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceRow,
     WriteTx,
 };
 
+use crate::content::credit::{message, signature};
 use crate::content::draft::{is_same_index, keeps_changing};
 use crate::content::index::Index;
 use crate::content::objects::PendingObjects;
@@ -227,7 +228,7 @@ impl Workspaces {
             parents: row.head.into_iter().collect(),
             author: signature(cause, at),
             committer: signature(cause, at),
-            message: message(label, number, cause),
+            message: message(label, number, cause, None),
             extra_headers: Vec::new(),
         };
         let mut commit = commit;
@@ -275,7 +276,7 @@ impl Workspaces {
             parents: vec![from.id],
             author: signature(&from.cause, from.at),
             committer: signature(&from.cause, from.at),
-            message: message(Some(label), 1, &from.cause),
+            message: message(Some(label), 1, &from.cause, None),
             extra_headers: Vec::new(),
         };
         commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
@@ -447,30 +448,4 @@ fn tracked_counts(row: &WorkspaceRow, ignored: &[EntryRow]) -> (i64, i64, i64) {
     let files = ignored.len() as i64 - dirs;
     let bytes: i64 = ignored.iter().map(|row| row.size).sum();
     (row.files - files, row.dirs - dirs, row.bytes - bytes)
-}
-
-pub(crate) fn signature(cause: &Cause, at: Timestamp) -> Signature {
-    let name = cause.operator.as_str();
-    let address: String = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-        .collect();
-    Signature::new(
-        name,
-        &format!("{address}@offshoot.invalid"),
-        at.seconds(),
-        0,
-    )
-}
-
-pub(crate) fn message(label: Option<&str>, number: i64, cause: &Cause) -> Vec<u8> {
-    let mut message = match label.map(str::trim).filter(|label| !label.is_empty()) {
-        Some(label) => format!("{label}\n"),
-        None => format!("Snapshot {number}\n"),
-    };
-    if let Some(id) = &cause.message_id {
-        let one_line: String = id.chars().filter(|c| !c.is_control()).collect();
-        message.push_str(&format!("\nOffshoot-Message-Id: {one_line}\n"));
-    }
-    message.into_bytes()
 }

@@ -408,10 +408,7 @@ fn import(test: &TestEngine, project: &ProjectId, source: &Path) {
 }
 
 fn told_by_git(repository: &Path) -> Vec<String> {
-    let output = git(
-        repository,
-        &["blame", "--first-parent", "--line-porcelain", "f"],
-    );
+    let output = git(repository, &["blame", "--line-porcelain", "f"]);
     let mut authors_and_lines = Vec::new();
     let mut author = String::new();
     for line in output.lines() {

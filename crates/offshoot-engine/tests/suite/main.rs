@@ -6,6 +6,7 @@ mod agents;
 mod atomic_landing;
 mod atomic_properties;
 mod blame;
+mod blame_oracle;
 mod candidates;
 mod check;
 mod convert;
@@ -19,6 +20,7 @@ mod erased_beside_writes;
 mod faults;
 mod file_or_directory;
 mod fixture;
+mod fork_commits;
 #[cfg(target_os = "linux")]
 mod fork_container;
 mod fork_faults;

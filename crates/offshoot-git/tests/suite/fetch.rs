@@ -183,6 +183,7 @@ fn shallow_commits_are_told_without_a_newline() {
         reader: &repository,
         head: Some(head),
         branch: "refs/heads/main",
+        refs: &[],
     };
     let packet = |line: String| format!("{:04x}{line}\n", line.len() + 5);
     let asked = format!("want {head} shallow side-band-64k");

@@ -13,3 +13,4 @@ mod ignore;
 mod import;
 mod receive;
 mod trees;
+mod untrusted;

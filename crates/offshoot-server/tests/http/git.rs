@@ -591,3 +591,68 @@ fn no_path_in_the_url_leads_outside() {
         }
     }
 }
+
+/// Branches and tags of every kind are in a clone, over each version of the protocol.
+#[test]
+fn a_clone_has_the_branches_and_tags_of_an_imported_project() {
+    let data = offshoot_testkit::HostDir::new();
+    let source = tempfile::tempdir().unwrap();
+    repository(source.path());
+    git(source.path(), &["branch", "-m", "main", "trunk"]);
+    git(source.path(), &["tag", "light", "HEAD~1"]);
+    git(
+        source.path(),
+        &["tag", "-a", "v1", "-m", "annotated", "HEAD~2"],
+    );
+    git(source.path(), &["tag", "-a", "v2", "-m", "of a tag", "v1"]);
+    git(source.path(), &["tag", "of-a-tree", "HEAD^{tree}"]);
+    git(source.path(), &["checkout", "-q", "-b", "apart", "HEAD~1"]);
+    std::fs::write(source.path().join("apart"), "apart\n").unwrap();
+    git(source.path(), &["add", "-A"]);
+    git(source.path(), &["commit", "-q", "-m", "apart"]);
+    git(source.path(), &["checkout", "-q", "trunk"]);
+    let running = Running::start(data.path());
+    let id = "p".parse().unwrap();
+    let projects = &running.engine.projects;
+    projects
+        .import_git(&id, source.path(), &mut |_| {}, &cause())
+        .unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let url = url(&running, &running.admin, "p.git");
+    let listed = |from: &str| git(source.path(), &["ls-remote", "--symref", from]);
+    let refs = |dir: &Path| {
+        let format = "--format=%(refname) %(objectname) %(*objectname)";
+        git(dir, &["for-each-ref", format])
+    };
+    for protocol in PROTOCOLS {
+        let version = format!("protocol.version={protocol}");
+        let clone = place.path().join(format!("{protocol}.git"));
+        let name = clone.to_str().unwrap();
+        git(
+            place.path(),
+            &["-c", &version, "clone", "-q", "--mirror", &url, name],
+        );
+        git(&clone, &["fsck", "--strict", "--full"]);
+        assert_eq!(refs(&clone), refs(source.path()), "protocol {protocol}");
+        assert_eq!(git(&clone, &["symbolic-ref", "HEAD"]), "refs/heads/trunk");
+        // A clone of one branch, and a tag that is asked for later.
+        let single = place.path().join(format!("single-{protocol}"));
+        let name = single.to_str().unwrap();
+        let one = ["clone", "-q", "--single-branch", "--no-tags", &url, name];
+        git(place.path(), &[&["-c", &version], &one[..]].concat());
+        assert_eq!(git(&single, &["branch", "--show-current"]), "trunk");
+        let wanted = "refs/tags/v2:refs/tags/v2";
+        git(&single, &["-c", &version, "fetch", "-q", "origin", wanted]);
+        assert_eq!(
+            git(&single, &["cat-file", "tag", "v2"]),
+            git(source.path(), &["cat-file", "tag", "v2"])
+        );
+        git(&single, &["fsck", "--strict"]);
+    }
+    assert_eq!(listed(&url), listed("."));
+    // What merges later is on the branch of that name.
+    let head = put(&running, "p", "later", "later\n");
+    let clone = place.path().join("2.git");
+    git(&clone, &["fetch", "-q"]);
+    assert_eq!(git(&clone, &["rev-parse", "trunk"]), head);
+}

@@ -4,8 +4,8 @@ use offshoot_core::{ErrorCode, Timestamp};
 
 use super::fixtures::{add_workspace, close, id, read, try_write, workspace, write};
 use crate::{
-    AgentRow, ForkRow, Landing, LayerRow, MetaStore, ProjectRow, WorkspaceKey, WorkspaceKind,
-    WorkspaceRow, WorkspaceState,
+    AgentRow, AuthorRow, ForkRow, Landing, LayerRow, MetaStore, ProjectRow, RefRow, WorkspaceKey,
+    WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
 fn project(name: &str) -> WorkspaceRow {
@@ -112,6 +112,7 @@ pub(super) fn settings_of_a_project(meta: &dyn MetaStore) {
             policy: format!("{landing:?}"),
             protect: format!("not {landing:?}"),
             link: (landing == Landing::Atomic).then(|| "linked".to_owned()),
+            branch: (landing == Landing::Partial).then(|| "refs/heads/trunk".to_owned()),
         };
         write(meta, |tx| tx.put_project(&row));
         assert_eq!(read(meta, |tx| tx.project_settings(key)), Some(row));
@@ -236,6 +237,87 @@ pub(super) fn agents(meta: &dyn MetaStore) {
     assert_eq!(read(meta, |tx| tx.agent(&"x".parse().unwrap())), None);
 }
 
+pub(super) fn authors_from_the_closest_on(meta: &dyn MetaStore) {
+    let (one, other) = (add_project(meta, "one"), add_project(meta, "other"));
+    let ada: offshoot_core::AgentId = "ada".parse().unwrap();
+    let row = |project: Option<WorkspaceKey>, agent: Option<&str>, name: &str| AuthorRow {
+        project,
+        agent: agent.map(|agent| agent.parse().unwrap()),
+        name: name.to_owned(),
+        email: format!("{name}@example.com"),
+    };
+    let found = |project, agent: Option<&str>| {
+        let agent = agent.map(|agent| agent.parse().unwrap());
+        read(meta, |tx| tx.author(project, agent.as_ref())).map(|row| row.name)
+    };
+    assert_eq!(found(one, Some("ada")), None);
+    let rows = [
+        row(None, None, "all"),
+        row(None, Some("ada"), "ada"),
+        row(Some(one), None, "in one"),
+        row(Some(one), Some("ada"), "ada in one"),
+    ];
+    for (known, row) in rows.iter().enumerate() {
+        write(meta, |tx| tx.put_author(row));
+        assert_eq!(read(meta, |tx| tx.authors()).len(), known + 1);
+    }
+    assert_eq!(read(meta, |tx| tx.authors()), rows);
+    let name = |name: &str| Some(name.to_owned());
+    assert_eq!(found(one, Some("ada")), name("ada in one"));
+    assert_eq!(found(other, Some("ada")), name("ada"));
+    assert_eq!(found(one, Some("bob")), name("in one"));
+    assert_eq!(found(one, None), name("in one"));
+    assert_eq!(found(other, Some("bob")), name("all"));
+    assert!(write(meta, |tx| tx.remove_author(Some(one), Some(&ada))));
+    assert!(!write(meta, |tx| tx.remove_author(Some(one), Some(&ada))));
+    // What is said of the agent goes before what is said of the project.
+    assert_eq!(found(one, Some("ada")), name("ada"));
+    write(meta, |tx| tx.put_author(&row(None, Some("ada"), "again")));
+    assert_eq!(found(one, Some("ada")), name("again"));
+    write(meta, |tx| tx.erase_workspace(one));
+    assert_eq!(read(meta, |tx| tx.authors()).len(), 2);
+}
+
+pub(super) fn refs_of_a_project(meta: &dyn MetaStore) {
+    let (one, other) = (add_project(meta, "one"), add_project(meta, "other"));
+    let row = |project, name: &str, target: u8| RefRow {
+        project,
+        name: name.to_owned(),
+        target: id(target, 1),
+        peeled: id(target, 2),
+    };
+    let names = |project, prefix: &str| -> Vec<String> {
+        let rows = read(meta, |tx| tx.refs(project, prefix));
+        rows.into_iter().map(|row| row.name).collect()
+    };
+    let rows = [
+        row(one, "refs/heads/a", 1),
+        row(one, "refs/heads/z%", 2),
+        row(one, "refs/tags/v1", 3),
+        row(other, "refs/heads/a", 4),
+    ];
+    write(meta, |tx| rows.iter().try_for_each(|row| tx.put_ref(row)));
+    assert_eq!(read(meta, |tx| tx.refs(one, "")), rows[..3]);
+    assert_eq!(names(one, "refs/heads/"), ["refs/heads/a", "refs/heads/z%"]);
+    assert_eq!(names(one, "refs/heads/%"), Vec::<String>::new());
+    let moved = row(one, "refs/heads/a", 5);
+    write(meta, |tx| tx.put_ref(&moved));
+    let roots = read(meta, |tx| {
+        let mut roots = Vec::new();
+        tx.visit_roots(&mut |id| roots.push(id))?;
+        Ok(roots)
+    });
+    assert!(roots.contains(&id(5, 1)) && roots.contains(&id(3, 1)));
+    assert!(!roots.contains(&id(1, 1)));
+    assert!(write(meta, |tx| tx.remove_ref(one, "refs/heads/z%")));
+    assert!(!write(meta, |tx| tx.remove_ref(one, "refs/heads/z%")));
+    assert_eq!(write(meta, |tx| tx.remove_refs(one, "refs/heads/")), 1);
+    assert_eq!(names(one, ""), ["refs/tags/v1"]);
+    write(meta, |tx| tx.erase_workspace(one));
+    assert_eq!(names(one, ""), Vec::<String>::new());
+    assert_eq!(names(other, "refs"), ["refs/heads/a"]);
+}
+
 pub(super) fn erasing_a_project(meta: &dyn MetaStore) {
     let project = add_project(meta, "p");
     write(meta, |tx| {
@@ -246,6 +328,7 @@ pub(super) fn erasing_a_project(meta: &dyn MetaStore) {
             policy: String::new(),
             protect: String::new(),
             link: None,
+            branch: None,
         })
     });
     let base = add_layer(meta, layer("base", project, None, 1));

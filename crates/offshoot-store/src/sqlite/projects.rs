@@ -9,14 +9,15 @@ use super::codec::{self, Decoded, bad, columns};
 use super::read::limit_or_all;
 use super::write::Id;
 use crate::{
-    AgentRow, ForkRow, Landing, LayerRow, ProjectReads, ProjectRow, ProjectWrites, WorkspaceKey,
-    WorkspaceRow,
+    AgentRow, AuthorRow, ForkRow, Landing, LayerRow, ProjectReads, ProjectRow, ProjectWrites,
+    RefRow, WorkspaceKey, WorkspaceRow,
 };
 
 const LAYER: &str = "SELECT key, name, project, below, depth, level, tree, sidecar, entries, \
                      bytes, made_at, synced FROM layer";
 const FORK: &str = "workspace, project, base, base_tree, base_sidecar, agent, priority, git, \
                     provider, layer, place";
+const AUTHOR: &str = "SELECT project, agent, name, email FROM author";
 const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at, priority,
     workspace_key FROM agent";
 
@@ -33,6 +34,19 @@ pub(super) fn optional_name<T: std::str::FromStr>(
         None => Ok(None),
         Some(_) => name(row, column).map(Some),
     }
+}
+
+fn author(row: &Row<'_>) -> Decoded<AuthorRow> {
+    let project: i64 = row.get(0)?;
+    Ok(AuthorRow {
+        project: (project != 0).then_some(WorkspaceKey(project)),
+        agent: match row.get_ref(1)?.as_str()? {
+            "" => None,
+            _ => Some(name(row, 1)?),
+        },
+        name: row.get(2)?,
+        email: row.get(3)?,
+    })
 }
 
 fn layer(row: &Row<'_>) -> Decoded<LayerRow> {
@@ -121,7 +135,8 @@ impl ProjectReads for Tx<'_> {
 
     fn project_settings(&self, key: WorkspaceKey) -> Result<Option<ProjectRow>> {
         self.one(
-            "SELECT landing, include_ignored, policy, protect, link FROM project WHERE key = ?1",
+            "SELECT landing, include_ignored, policy, protect, link, branch FROM project
+             WHERE key = ?1",
             [key.0],
             |row| {
                 Ok(ProjectRow {
@@ -135,6 +150,7 @@ impl ProjectReads for Tx<'_> {
                     policy: row.get(2)?,
                     protect: row.get(3)?,
                     link: row.get(4)?,
+                    branch: row.get(5)?,
                 })
             },
         )
@@ -223,6 +239,37 @@ impl ProjectReads for Tx<'_> {
             agent,
         )
     }
+
+    fn author(&self, project: WorkspaceKey, agent: Option<&AgentId>) -> Result<Option<AuthorRow>> {
+        self.one(
+            &format!(
+                "{AUTHOR} WHERE project IN (0, ?1) AND agent IN ('', ?2)
+                 ORDER BY agent = '', project = 0 LIMIT 1"
+            ),
+            params![project.0, agent.map_or("", AgentId::as_str)],
+            author,
+        )
+    }
+
+    fn authors(&self) -> Result<Vec<AuthorRow>> {
+        self.all(&format!("{AUTHOR} ORDER BY project, agent"), [], author)
+    }
+
+    fn refs(&self, project: WorkspaceKey, prefix: &str) -> Result<Vec<RefRow>> {
+        self.all(
+            "SELECT name, target, peeled FROM ref
+             WHERE project = ?1 AND name >= ?2 AND substr(name, 1, length(?2)) = ?2 ORDER BY name",
+            params![project.0, prefix],
+            |row| {
+                Ok(RefRow {
+                    project,
+                    name: row.get(0)?,
+                    target: codec::id(row, 1)?,
+                    peeled: codec::id(row, 2)?,
+                })
+            },
+        )
+    }
 }
 
 impl ProjectWrites for Tx<'_> {
@@ -232,15 +279,17 @@ impl ProjectWrites for Tx<'_> {
             Landing::Atomic => 1,
         };
         self.change(
-            "INSERT OR REPLACE INTO project (key, landing, include_ignored, policy, protect, link)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO project
+                (key, landing, include_ignored, policy, protect, link, branch)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
                 row.key.0,
                 landing,
                 row.include_ignored,
                 row.policy,
                 row.protect,
-                row.link
+                row.link,
+                row.branch,
             ],
         )?;
         Ok(())
@@ -333,5 +382,57 @@ impl ProjectWrites for Tx<'_> {
             ],
         )?;
         Ok(())
+    }
+
+    fn put_author(&mut self, row: &AuthorRow) -> Result<()> {
+        self.change(
+            "INSERT OR REPLACE INTO author (project, agent, name, email) VALUES (?1, ?2, ?3, ?4)",
+            params![
+                row.project.map_or(0, |key| key.0),
+                row.agent.as_ref().map_or("", AgentId::as_str),
+                row.name,
+                row.email,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn remove_author(
+        &mut self,
+        project: Option<WorkspaceKey>,
+        agent: Option<&AgentId>,
+    ) -> Result<bool> {
+        let removed = self.change(
+            "DELETE FROM author WHERE project = ?1 AND agent = ?2",
+            params![
+                project.map_or(0, |key| key.0),
+                agent.map_or("", AgentId::as_str)
+            ],
+        )?;
+        Ok(removed > 0)
+    }
+
+    fn put_ref(&mut self, row: &RefRow) -> Result<()> {
+        self.change(
+            "INSERT OR REPLACE INTO ref (project, name, target, peeled) VALUES (?1, ?2, ?3, ?4)",
+            params![row.project.0, row.name, Id(&row.target), Id(&row.peeled)],
+        )?;
+        Ok(())
+    }
+
+    fn remove_refs(&mut self, project: WorkspaceKey, prefix: &str) -> Result<usize> {
+        self.change(
+            "DELETE FROM ref
+             WHERE project = ?1 AND name >= ?2 AND substr(name, 1, length(?2)) = ?2",
+            params![project.0, prefix],
+        )
+    }
+
+    fn remove_ref(&mut self, project: WorkspaceKey, name: &str) -> Result<bool> {
+        let removed = self.change(
+            "DELETE FROM ref WHERE project = ?1 AND name = ?2",
+            params![project.0, name],
+        )?;
+        Ok(removed > 0)
     }
 }

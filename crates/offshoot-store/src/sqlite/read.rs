@@ -515,6 +515,7 @@ impl ReadTx for Tx<'_> {
             ("SELECT base, base_tree, base_sidecar FROM fork", 3),
             ("SELECT base, ours, theirs FROM review", 3),
             ("SELECT content FROM candidate", 1),
+            ("SELECT target FROM ref", 1),
         ] {
             let mut statement = self.statement(sql)?;
             let mut rows = statement.query([]).sql()?;

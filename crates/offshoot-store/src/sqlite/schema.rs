@@ -16,7 +16,7 @@
 /// What each version adds; the first brings an empty database to version 1.
 pub(super) const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
-    VERSION_9,
+    VERSION_9, VERSION_10,
 ];
 
 const VERSION_1: &str = "
@@ -327,4 +327,26 @@ DELETE FROM setting WHERE key LIKE 'project-%-has-no-merged-git' OR key LIKE 're
 /// The repository that a project is linked to.
 const VERSION_9: &str = "
 ALTER TABLE project ADD COLUMN link TEXT;
+";
+
+/// Branches and tags of a project beside its own branch, the name of that, and under which names the
+/// work of agents is in the history. Project 0 and an empty agent mean all of them.
+const VERSION_10: &str = "
+ALTER TABLE project ADD COLUMN branch TEXT;
+
+CREATE TABLE ref (
+    project INTEGER NOT NULL REFERENCES workspace (key),
+    name TEXT NOT NULL,
+    target BLOB NOT NULL,
+    peeled BLOB NOT NULL,
+    PRIMARY KEY (project, name)
+) WITHOUT ROWID;
+
+CREATE TABLE author (
+    project INTEGER NOT NULL,
+    agent TEXT NOT NULL,
+    name TEXT NOT NULL,
+    email TEXT NOT NULL,
+    PRIMARY KEY (project, agent)
+) WITHOUT ROWID;
 ";

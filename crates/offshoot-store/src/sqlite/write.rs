@@ -182,6 +182,8 @@ impl WriteTx for Tx<'_> {
             "DELETE FROM fork WHERE workspace = ?1",
             "DELETE FROM fork WHERE project = ?1",
             "DELETE FROM layer WHERE project = ?1",
+            "DELETE FROM ref WHERE project = ?1",
+            "DELETE FROM author WHERE project = ?1",
             "DELETE FROM project WHERE key = ?1",
             "DELETE FROM workspace WHERE key = ?1",
         ] {

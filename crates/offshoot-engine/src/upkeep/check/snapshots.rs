@@ -1,8 +1,8 @@
 //! Snapshots against their commits and trees, and the history against the content that it names.
 
-use offshoot_core::{EMPTY_TREE, Error, ObjectId, Result};
-use offshoot_git::{Commit, ObjectReader, walk_objects};
-use offshoot_store::{HistoryFilter, SnapshotRow, WorkspaceRow};
+use offshoot_core::{EMPTY_TREE, Error, ObjectId, ObjectKind, Result};
+use offshoot_git::{Commit, MAX_TAG_DEPTH, ObjectReader, tag_target, walk_objects};
+use offshoot_store::{HistoryFilter, RefRow, SnapshotRow, WorkspaceRow};
 
 use super::{Check, Findings, missing};
 use crate::content::objects::StoredObjects;
@@ -66,6 +66,56 @@ impl Check<'_> {
             if !self.is_whole(&id)? {
                 let message = format!("`{}` lacks the {} `{id}`", row.id, kind.as_str());
                 found.add("snapshot", message);
+            }
+        }
+        Ok(())
+    }
+
+    /// The branches and tags of a project, and whether what they point at is there with all that it
+    /// holds.
+    pub(super) fn refs(&mut self, row: &WorkspaceRow) -> Result<()> {
+        self.look_repeatedly("ref", |check, found| {
+            for one in check.upkeep.store().read(|tx| tx.refs(row.key, ""))? {
+                if let Err(error) = check.reference(&one, found) {
+                    found.add("ref", format!("`{}` of `{}`: {error}", one.name, row.id));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn reference(&mut self, row: &RefRow, found: &mut Findings) -> Result<()> {
+        let objects = StoredObjects::new(self.upkeep.store(), None);
+        let mut at = row.target;
+        let mut trees = Vec::new();
+        for _ in 0..MAX_TAG_DEPTH {
+            let Some((kind, bytes)) = objects.read(&at)? else {
+                return Err(missing("target"));
+            };
+            match kind {
+                ObjectKind::Tag => at = tag_target(&bytes)?,
+                ObjectKind::Commit => trees.push(Commit::parse(&bytes)?.tree),
+                ObjectKind::Tree => trees.push(at),
+                ObjectKind::Blob => {}
+            }
+            if kind != ObjectKind::Tag {
+                break;
+            }
+        }
+        if at != row.peeled {
+            return Err(Error::internal("its row says that it leads elsewhere"));
+        }
+        let mut reached = Vec::new();
+        for tree in trees {
+            walk_objects(&objects, tree, &mut self.walked, |kind, id| {
+                reached.push((kind, id));
+                Ok(())
+            })?;
+        }
+        for (kind, id) in reached {
+            if !self.is_whole(&id)? {
+                let message = format!("`{}` lacks the {} `{id}`", row.name, kind.as_str());
+                found.add("ref", message);
             }
         }
         Ok(())

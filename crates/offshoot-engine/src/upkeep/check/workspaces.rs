@@ -17,6 +17,7 @@ impl Check<'_> {
         for row in rows {
             self.report.workspaces += 1;
             self.snapshots(&row)?;
+            self.refs(&row)?;
             self.history(&row)?;
             self.references(&row)?;
             if row.state == WorkspaceState::Open {

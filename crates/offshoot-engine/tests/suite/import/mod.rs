@@ -1,6 +1,7 @@
 //! Importing projects, with git as the oracle: trees and commits have its ids, an export equals the
 //! import, and a failed import leaves nothing.
 
+mod refs;
 mod repositories;
 mod sources;
 

@@ -426,3 +426,44 @@ fn set_landing(linked: &Linked, landing: Landing) {
         .set_merge_settings(&linked.app, &settings, &user())
         .unwrap();
 }
+
+/// A pull brings tags and other branches too, and forgets those that are gone.
+#[test]
+fn tags_and_other_branches_follow_the_repository() {
+    let linked = Linked::unlinked();
+    linked.git(&["tag", "-a", "v1", "-m", "one"]);
+    linked.git(&["branch", "gone"]);
+    linked.link(None);
+    let projects = &linked.test.engine.projects;
+    let counts = || {
+        let counts = projects.ref_counts(&linked.app).unwrap();
+        (counts.other_branches, counts.tags)
+    };
+    assert_eq!(counts(), (1, 1));
+    linked.git(&["branch", "-D", "gone"]);
+    linked.git(&["checkout", "-q", "-b", "side"]);
+    let side = linked.commit(&[("side", "of the side\n")]);
+    linked.git(&["tag", "-a", "v2", "-m", "two"]);
+    linked.git(&["checkout", "-q", "main"]);
+    linked.git(&["tag", "-f", "-a", "v1", "-m", "moved"]);
+    // There is nothing new on the branch that is followed.
+    let pulled = linked.pull();
+    assert_eq!(pulled.way, PullWay::Nothing);
+    assert_eq!(counts(), (1, 2));
+    linked.agent("ada", &[("agent", "work\n")]);
+    linked.push(None).unwrap();
+    linked.pull();
+    assert_eq!(counts(), (1, 2), "what was pushed is not another branch");
+    let out = linked.test.host.path().join("out.git");
+    let workspaces = &linked.test.engine.workspaces;
+    workspaces
+        .export_project_git(&linked.app, &out, None, &mut |_| {})
+        .unwrap();
+    offshoot_testkit::git(&out, &["fsck", "--strict", "--full"]);
+    let there = |name: &str| offshoot_testkit::git(&out, &["rev-parse", name]);
+    assert_eq!(there("refs/heads/side"), side.to_hex());
+    for tag in ["refs/tags/v1", "refs/tags/v2"] {
+        assert_eq!(there(tag), linked.at(tag).to_hex(), "{tag}");
+    }
+    linked.check();
+}
