@@ -114,12 +114,13 @@ pub(crate) enum ProjectCommand {
         #[command(flatten)]
         form: DiffForm,
     },
-    /// Bring it to what a directory holds, by one new snapshot; without one, pull
+    /// Take what changed in a directory since it was last taken; without one, pull
     Sync {
         /// The project [default: the one that is linked to the repository here]
         #[arg(value_name = "NAME")]
         project: Option<String>,
-        /// The directory [default: the linked repository, as `pull` does]
+        /// The directory [default: the linked repository, as `pull` does, or else the directory that
+        /// was taken from last]
         dir: Option<PathBuf>,
         /// Leave out what `.gitignore` and `.offshootignore` name
         #[arg(long)]

@@ -31,6 +31,8 @@ pub struct ProjectRow {
     pub link: Option<String>,
     /// The whole name of its branch, as it was where the project came from; none is the usual one.
     pub branch: Option<String>,
+    /// What was last taken from a directory as JSON; none if nothing was.
+    pub source: Option<String>,
 }
 
 /// A branch or a tag of a project beside its own branch, or a commit that is kept for a merge that

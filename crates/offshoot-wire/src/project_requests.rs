@@ -31,13 +31,14 @@ pub struct NewProject {
     pub label: Option<String>,
 }
 
-/// A directory of the server's machine to bring a project to.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// A directory of the server's machine whose changes a project takes.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SyncRequest {
-    /// The absolute path of the directory.
+    /// The absolute path of the directory; left out, the one that was taken from last.
+    #[serde(default)]
     #[schemars(regex(pattern = "^/"))]
-    pub from: String,
+    pub from: Option<String>,
     /// Leave out what `.gitignore` and `.offshootignore` name.
     #[serde(default)]
     pub ignore_rules: bool,

@@ -7,7 +7,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::merges::PendingConflict;
+use super::merges::{Completed, PendingConflict};
 use super::snapshots::{ChangedPath, Refused, Snapshot, changed_paths, refused};
 use super::{EntryType, Time, hex, texts, time};
 
@@ -96,7 +96,7 @@ pub enum NewlyMade {
     Empty(Project),
 }
 
-/// What bringing a project to the state of a directory did.
+/// What taking the changes of a directory did.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectSynced {
     synced: u64,
@@ -108,6 +108,9 @@ pub struct ProjectSynced {
     dropped: Vec<Refused>,
     ignored: Vec<String>,
     unsettled: Vec<String>,
+    /// The receipt of the merge, if the project had changed meanwhile, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merge: Option<Completed>,
 }
 
 impl From<&engine::ProjectSynced> for ProjectSynced {
@@ -122,6 +125,7 @@ impl From<&engine::ProjectSynced> for ProjectSynced {
             dropped: synced.dropped.iter().map(refused).collect(),
             ignored: texts(&synced.ignored),
             unsettled: texts(&synced.unsettled),
+            merge: synced.merge.as_deref().map(Completed::from),
         }
     }
 }

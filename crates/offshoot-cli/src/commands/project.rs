@@ -12,7 +12,7 @@ use offshoot_engine::{
 
 use super::clone::Cloned;
 use super::workspace::fields;
-use super::{Context, clone, files, link, snapshots};
+use super::{Context, clone, files, link, merges, snapshots};
 use crate::bytes;
 use crate::file_args::DiffForm;
 use crate::link_args::{LinkMode, Pull};
@@ -87,15 +87,19 @@ pub(super) fn run(cx: &mut Context<'_>, command: ProjectCommand) -> CommandResul
             ignore_rules,
             label,
         } => {
-            let Some(dir) = dir else {
-                return link::pull(cx, &Pull::of(project));
-            };
+            // Without a directory a linked project takes what its repository has.
+            if dir.is_none() {
+                let id = cx.project(project.as_deref())?;
+                if cx.engine.projects.link(&id)?.is_some() {
+                    return link::pull(cx, &Pull::of(project));
+                }
+            }
             let options = ImportOptions {
                 ignore_rules,
                 label,
             };
             let project = cx.project(project.as_deref())?;
-            sync(cx, &project, &dir, &options)
+            sync(cx, &project, dir.as_deref(), &options)
         }
         ProjectCommand::Export {
             project,
@@ -469,22 +473,29 @@ fn diff(
 fn sync(
     cx: &mut Context<'_>,
     id: &ProjectId,
-    dir: &Path,
+    dir: Option<&Path>,
     options: &ImportOptions,
 ) -> CommandResult {
     let mut steps = Steps::new(cx.output.shows_progress());
     let mut progress = |told: ImportProgress| show_progress(&mut steps, told, false);
-    let synced =
-        cx.engine
-            .projects
-            .sync_project_from(id, dir, options, &mut progress, &cx.cause)?;
+    let synced = cx
+        .engine
+        .links
+        .sync_directory(id, dir, options, &mut progress, &cx.cause)?;
     drop(steps);
+    let waits = match &synced.merge {
+        Some(merge) => merges::waiting(cx, merge)?,
+        None => false,
+    };
+    let exit = if waits { Exit::Conflicts } else { Exit::Done };
     if cx.output.json() {
         cx.output.document(&wire::ProjectSynced::from(&synced))?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     cx.output.line(synced.snapshot.id)?;
-    if synced.created {
+    if let Some(merge) = &synced.merge {
+        merges::show_merge(cx, merge)?;
+    } else if synced.created {
         cx.output.note(format_args!(
             "{} of {} came or changed, {} went",
             synced.synced,
@@ -493,7 +504,7 @@ fn sync(
         ));
     } else {
         cx.output
-            .note("nothing differs from the newest snapshot, which this is");
+            .note("nothing changed in the directory since it was last taken");
     }
     note_left_out(cx, &synced.dropped, &synced.ignored);
     for path in &synced.unsettled {
@@ -501,7 +512,7 @@ fn sync(
         cx.output
             .note(format_args!("left {path} as it was: it kept changing"));
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn export(

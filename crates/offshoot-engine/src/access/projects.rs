@@ -88,18 +88,18 @@ impl Access {
         })
     }
 
-    /// See [`Projects::sync_project_from`](crate::Projects::sync_project_from); for admins alone, for it reads the host.
+    /// See [`Links::sync_directory`](crate::Links::sync_directory); for admins alone, for it reads the host.
     pub fn sync_project(
         &self,
         id: &ProjectId,
-        dir: &Path,
+        dir: Option<&Path>,
         options: &ImportOptions,
     ) -> Result<ProjectSynced> {
         self.check_project(id)?;
         self.principal.check_everything()?;
         self.rooms
-            .projects
-            .sync_project_from(id, dir, options, &mut |_| {}, &self.cause)
+            .links
+            .sync_directory(id, dir, options, &mut |_| {}, &self.cause)
     }
 
     /// See [`Links::status`](crate::Links::status); for admins alone, because a link names a place of the host.

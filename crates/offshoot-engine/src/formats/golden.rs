@@ -416,3 +416,25 @@ fn link() {
     purged.replace_ids(&|old| if old == id('a') { old } else { id('f') });
     assert_eq!(purged, link);
 }
+
+#[test]
+fn source() {
+    let source = DirectorySource {
+        directory: Some("/src/app".to_owned()),
+        ignore_rules: true,
+        taken: id('a'),
+        sidecar: id('b'),
+        pending: Some(PendingDirectory {
+            workspace: 7,
+            taken: id('c'),
+            sidecar: id('d'),
+        }),
+    };
+    let golden = golden!("source/1");
+    assert_eq!(format!("{}\n", to_text(&source).unwrap()), golden);
+    assert_eq!(parse_text::<DirectorySource>(golden).unwrap(), source);
+    let mut purged = source.clone();
+    purged.replace_ids(&|old| if old == id('c') { id('e') } else { old });
+    assert_eq!(purged.pending.unwrap().taken, id('e'));
+    assert_eq!(purged.taken, source.taken);
+}

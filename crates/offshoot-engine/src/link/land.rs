@@ -22,6 +22,8 @@ pub(crate) struct Arriving<'a> {
     pub(crate) objects: &'a BothObjects<'a>,
     pub(crate) fetched: &'a Fetched,
     pub(crate) cause: &'a Cause,
+    /// See [`Incoming::are_own`].
+    pub(crate) are_own: bool,
 }
 
 impl Links {
@@ -101,6 +103,7 @@ impl Links {
             sizes: &arriving.fetched.sizes,
             cause: arriving.cause,
             at: self.context.now(),
+            are_own: arriving.are_own,
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod auto;
 pub(crate) mod create;
+pub(crate) mod directory;
 pub(crate) mod incoming;
 pub(crate) mod land;
 pub(crate) mod pull;

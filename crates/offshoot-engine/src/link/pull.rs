@@ -205,6 +205,7 @@ impl Links {
                 objects: &objects,
                 fetched,
                 cause: pull.cause,
+                are_own: false,
             };
             let also = |tx: &mut dyn WriteTx| take(tx, pull);
             if let Some(changed) = self.forward(&project, &chain, &arriving, &also)? {
@@ -238,6 +239,7 @@ impl Links {
             objects,
             fetched,
             cause: pull.cause,
+            are_own: false,
         };
         let workspace = match self.waiting_workspace(pull)? {
             Some(row) => {

@@ -58,6 +58,7 @@ impl Links {
                 objects: &objects,
                 fetched: &fetched,
                 cause: arrival.cause,
+                are_own: false,
             };
             let landed = match (&way, planned) {
                 (Way::Forward(chain), _) => {

@@ -68,6 +68,7 @@ impl Links {
             objects: &objects,
             fetched: &fetched,
             cause: arrival.cause,
+            are_own: false,
         };
         let advance = self.advance(&tracked, &chain, &arriving)?;
         advance.check_quota(&tracked, &row)?;

@@ -30,6 +30,9 @@ pub(crate) struct Incoming<'a> {
     pub(crate) sizes: &'a HashMap<ObjectId, i64>,
     pub(crate) cause: &'a Cause,
     pub(crate) at: Timestamp,
+    /// Whether we made the commits, so that the sidecars that they name are theirs. A commit of git
+    /// could name any tree.
+    pub(crate) are_own: bool,
 }
 
 /// What becomes of a project or a workspace when commits come in.
@@ -62,10 +65,7 @@ impl Incoming<'_> {
             cancel::check()?;
             number += 1;
             let before = state_of_row(&advance.next);
-            let after = State {
-                tree: commit.tree,
-                sidecar: EMPTY_TREE,
-            };
+            let after = self.state_of(commit);
             let changes = before.diff(self.objects, &after, &RelPath::root())?;
             let mut next = changed_row(&advance.next, self.at);
             let sizes = self.count(tx, &changes, &mut next)?;
@@ -89,10 +89,7 @@ impl Incoming<'_> {
         near: &WorkspaceRow,
         (id, commit): (ObjectId, &Commit),
     ) -> Result<(WorkspaceRow, SnapshotRow)> {
-        let after = State {
-            tree: commit.tree,
-            sidecar: EMPTY_TREE,
-        };
+        let after = self.state_of(commit);
         let changes = state_of_row(near).diff(self.objects, &after, &RelPath::root())?;
         let mut row = near.clone();
         self.count(tx, &changes, &mut row)?;
@@ -102,8 +99,19 @@ impl Incoming<'_> {
         Ok((row, snapshot))
     }
 
-    /// The author of a commit is a claim.
+    fn state_of(&self, commit: &Commit) -> State {
+        let sidecar = commit.sidecar().filter(|_| self.are_own);
+        State {
+            tree: commit.tree,
+            sidecar: sidecar.unwrap_or(EMPTY_TREE),
+        }
+    }
+
+    /// The author of a commit of git is a claim.
     fn cause_of(&self, commit: &Commit) -> Cause {
+        if self.are_own {
+            return self.cause.clone();
+        }
         let author = String::from_utf8_lossy(commit.author.name()).into_owned();
         Cause {
             claim: Some(author).filter(|name| !name.is_empty()),

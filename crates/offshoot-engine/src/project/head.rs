@@ -507,6 +507,7 @@ pub(crate) fn add_project(
         protect: formats::protected_text(protect)?,
         link: None,
         branch: None,
+        source: None,
     })?;
     Ok(row)
 }

@@ -1,34 +1,34 @@
-//! Projects from elsewhere: from a directory of the host, once or again and again.
+//! Projects from elsewhere: from a directory of the host. Later changes of the directory come in by
+//! [`crate::link::directory`].
 //!
 //! An import is read, hashed and stored before anything names it; then one transaction makes the
 //! project with its snapshot and one line of history. A failure or a kill before that leaves nothing
 //! but content that garbage collection takes. Afterwards the base layer is built at once, so that
 //! the first fork is as quick as all others. Git repositories are read in [`crate::project::import_git`].
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use offshoot_core::{
-    Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectKind, ProjectId, RelPath, Result,
-    Timestamp,
+    Cause, EMPTY_TREE, Error, ErrorCode, ObjectKind, ProjectId, RelPath, Result, Timestamp,
 };
 use offshoot_git::Commit;
 use offshoot_store::{
-    Bulk, Durability, HistoryOp, Landing, NewObject, ProjectRow, ReadTx, RefRow, SnapshotRow, Via,
-    WorkspaceKey, WorkspaceRow, WorkspaceState,
+    Bulk, Durability, HistoryOp, Landing, NewObject, ProjectRow, ReadTx, RefRow, SnapshotRow,
+    WorkspaceKey, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
 use crate::content::credit::{message, signature};
 use crate::content::objects::{PendingObjects, StoredObjects};
-use crate::content::rows::{open_project, state_of, state_of_row};
+use crate::content::rows::state_of;
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
 use crate::context::idempotency::ExtraWrite;
 use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
-use crate::project::head::{ChangeRecord, Project, Proposal, add_project};
+use crate::project::head::{Project, add_project};
 use crate::project::import_source::SourceTree;
 use crate::project::policy::settings_row;
+use crate::project::source::{put_source, source_of};
 use crate::workspace::snapshot::Snapshot;
 
 /// How a directory is imported.
@@ -78,29 +78,6 @@ pub struct Imported {
     pub unsettled: Vec<RelPath>,
     /// Branches and tags that could not be read, with the reason.
     pub refs_left_out: Vec<(String, String)>,
-}
-
-/// What bringing a project to the state of a directory did.
-#[derive(Clone, Debug)]
-pub struct ProjectSynced {
-    /// The newest snapshot, which holds what the directory holds.
-    pub snapshot: Snapshot,
-    /// Whether it is new: a directory that holds the same makes none.
-    pub created: bool,
-    /// Files and links that came or changed.
-    pub synced: u64,
-    /// Files and links that the project had as they are.
-    pub skipped: u64,
-    /// Files and links in the directory.
-    pub total: u64,
-    /// Files and links that went.
-    pub removed: u64,
-    /// What a project cannot hold, or must not, with the reason.
-    pub dropped: Vec<(RelPath, String)>,
-    /// What the ignore rules left out; a directory stands for all below it.
-    pub ignored: Vec<RelPath>,
-    /// Files that kept changing while they were read; the project has them as they were.
-    pub unsettled: Vec<RelPath>,
 }
 
 /// Everything that makes a new project, ready to be named by a transaction.
@@ -204,6 +181,11 @@ impl Projects {
         };
         let made = bench.prepare(self.store())?;
         drop(bench);
+        let noted = source_of(Some(source.path()), options.ignore_rules, &snapshot);
+        let remember = |tx: &mut dyn WriteTx, row: &WorkspaceRow| {
+            put_source(tx, row.key, &noted)?;
+            also.map_or(Ok(()), |also| also(tx, row))
+        };
         let new = NewProject {
             id,
             landing: Landing::Partial,
@@ -215,7 +197,7 @@ impl Projects {
             snapshots: vec![snapshot],
             cause,
             at,
-            also,
+            also: Some(&remember),
         };
         let row = self.land_new_project(&new)?;
         let snapshots = new.snapshots;
@@ -225,67 +207,6 @@ impl Projects {
         imported.ignored = tree.ignored;
         imported.unsettled = tree.unsettled;
         Ok(imported)
-    }
-
-    /// Brings a project to what a directory of the host holds, by one snapshot if anything
-    /// differs. What is the same is known by its hash, so everything is read.
-    pub fn sync_project_from(
-        &self,
-        id: &ProjectId,
-        source: &Path,
-        options: &ImportOptions,
-        progress: &mut dyn FnMut(ImportProgress),
-        cause: &Cause,
-    ) -> Result<ProjectSynced> {
-        self.context.require_space()?;
-        let head = self
-            .store()
-            .read(|tx| Ok(state_of_row(&open_project(tx, id)?)))?;
-        let source = self.open_source(source)?;
-        // A path that cannot be looked up counts as tracked, so that it is read.
-        let tracked = |path: &RelPath| {
-            let known = self
-                .store()
-                .read(|tx| Ok(head.entry(&self.contents.objects_in(tx), path)?.is_some()));
-            known.unwrap_or(true)
-        };
-        let tree = self.read_source(&source, options, &tracked, progress)?;
-        refuse_empty(&tree)?;
-        // The content first: the change is counted by what the store has.
-        self.store()
-            .write(Durability::Relaxed, |tx| tree.bulk.insert(tx))?;
-        let record = ChangeRecord {
-            label: options.label.as_deref().unwrap_or("Sync"),
-            author: None,
-            work: None,
-            further_parents: &[],
-            op: HistoryOp::Import,
-            via: Via::Call,
-            cause,
-            at: self.context.now(),
-        };
-        let mut counts = SyncCounts::default();
-        let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
-            let edits;
-            (edits, counts) = edits_to(objects, head, &tree)?;
-            Ok(Proposal {
-                edits,
-                contents: Vec::new(),
-            })
-        };
-        let (snapshot, created) = self.change_project(id, &record, make, |_, _| Ok(()))?;
-        let total = tree.counts().0 as u64;
-        Ok(ProjectSynced {
-            snapshot,
-            created,
-            synced: total - counts.same,
-            skipped: counts.same,
-            total,
-            removed: counts.removed,
-            dropped: tree.dropped,
-            ignored: tree.ignored,
-            unsettled: tree.unsettled,
-        })
     }
 
     /// Makes the project in one transaction.
@@ -362,7 +283,7 @@ impl Projects {
     }
 }
 
-fn newest_of(snapshots: &[SnapshotRow]) -> Result<&SnapshotRow> {
+pub(crate) fn newest_of(snapshots: &[SnapshotRow]) -> Result<&SnapshotRow> {
     let newest = snapshots.last();
     newest.ok_or_else(|| Error::internal("an import without a snapshot"))
 }
@@ -394,7 +315,7 @@ pub(crate) fn refuse_taken(tx: &dyn ReadTx, id: &ProjectId) -> Result<()> {
 
 /// A directory without anything to take is a mistake more often than not: one that is not mounted,
 /// or rules that ignore all of it.
-fn refuse_empty(tree: &SourceTree) -> Result<()> {
+pub(crate) fn refuse_empty(tree: &SourceTree) -> Result<()> {
     if !tree.entries.is_empty() {
         return Ok(());
     }
@@ -407,76 +328,10 @@ fn refuse_empty(tree: &SourceTree) -> Result<()> {
     })
 }
 
-fn entry_of(entry: &DiskEntry) -> StateEntry {
+pub(crate) fn entry_of(entry: &DiskEntry) -> StateEntry {
     StateEntry {
         kind: entry.kind,
         perm: entry.perm,
         id: entry.id,
     }
-}
-
-fn edits_that_put(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
-    let put = |(path, entry): (&RelPath, &DiskEntry)| {
-        let edit = StateEdit::Put(entry_of(entry));
-        (path.clone(), edit)
-    };
-    entries.iter().map(put).collect()
-}
-
-#[derive(Clone, Copy, Default)]
-struct SyncCounts {
-    /// Files and links that are the same.
-    same: u64,
-    /// Files and links that are gone.
-    removed: u64,
-}
-
-/// What has to be done to a state so that it is what a directory holds.
-fn edits_to(
-    objects: &StoredObjects<'_>,
-    head: &State,
-    tree: &SourceTree,
-) -> Result<(StateEdits, SyncCounts)> {
-    let mut edits = edits_that_put(&tree.entries);
-    let mut counts = SyncCounts::default();
-    // The last path that made room for something else, or went: all below it went with it.
-    let mut gone: Option<RelPath> = None;
-    let mut old = BTreeMap::new();
-    head.walk(objects, &RelPath::root(), &mut |path, entry| {
-        old.insert(path.clone(), *entry);
-        Ok(())
-    })?;
-    for (path, entry) in &old {
-        let is_dir = entry.kind == EntryKind::Dir;
-        let went_along = gone.as_ref().is_some_and(|above| path.starts_with(above));
-        let new = tree.entries.get(path).map(entry_of);
-        if new.is_none() && keeps(tree, path) {
-            continue;
-        }
-        match new {
-            Some(new) if new == *entry => {
-                edits.remove(path);
-                counts.same += u64::from(!is_dir);
-            }
-            Some(new) if is_dir != (new.kind == EntryKind::Dir) => {
-                counts.removed += u64::from(!is_dir);
-                edits.insert(path.clone(), StateEdit::Replace(new));
-                gone = Some(path.clone());
-            }
-            Some(_) => {}
-            None => {
-                counts.removed += u64::from(!is_dir);
-                if !went_along {
-                    edits.insert(path.clone(), StateEdit::Remove);
-                    gone = Some(path.clone());
-                }
-            }
-        }
-    }
-    Ok((edits, counts))
-}
-
-/// Whether a path that was not read stays as it is, because what stands there kept changing.
-fn keeps(tree: &SourceTree, path: &RelPath) -> bool {
-    tree.unsettled.iter().any(|busy| path.starts_with(busy))
 }

@@ -17,12 +17,15 @@ use offshoot_git::{
     Commit, GitRepository, Head, MAX_TAG_DEPTH, ObjectReader, Tree, check_ref_name, read_object,
     tag_target,
 };
-use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
+use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx};
 
 use crate::context::idempotency::ExtraWrite;
 use crate::project::Projects;
-use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, refuse_taken};
+use crate::project::import::{
+    ImportProgress, ImportStage, Imported, NewProject, newest_of, refuse_taken,
+};
 use crate::project::import_refs::{GitSource, read_refs};
+use crate::project::source::{put_source, source_of};
 
 /// Larger objects get a blob of their own instead of a place in a pack.
 const LARGEST_IN_PACK: usize = 1 << 20;
@@ -113,6 +116,12 @@ impl Projects {
         let refs = read_refs(&mut reading, &from, &cut)?;
         drop(reading);
         let bulk = bulk.finish()?;
+        let newest = newest_of(&snapshots)?.clone();
+        let noted = source_of(None, false, &newest);
+        let remember = |tx: &mut dyn WriteTx, row: &WorkspaceRow| {
+            put_source(tx, row.key, &noted)?;
+            also.map_or(Ok(()), |also| also(tx, row))
+        };
         let new = NewProject {
             id,
             landing: Landing::Atomic,
@@ -124,7 +133,7 @@ impl Projects {
             snapshots,
             cause,
             at: self.context.now(),
-            also,
+            also: Some(&remember),
         };
         let row = self.land_new_project(&new)?;
         let snapshots = new.snapshots;

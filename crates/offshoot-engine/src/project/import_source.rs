@@ -6,7 +6,7 @@
 //! overlay, a capability).
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -40,6 +40,7 @@ pub(crate) type IsTracked<'a> = dyn Fn(&RelPath) -> bool + Sync + 'a;
 /// A directory that may be imported.
 pub(crate) struct Source {
     dir: SafeDir,
+    path: PathBuf,
     /// Our own data directory, if it lies in there.
     own_data: Option<RelPath>,
 }
@@ -77,12 +78,13 @@ impl Projects {
             .and_then(|below| RelPath::parse(below.as_os_str().as_encoded_bytes()).ok());
         Ok(Source {
             dir: self.directories.open_dir(&path)?.following_no_links(),
+            path,
             own_data,
         })
     }
 
     /// The real path of a source, which must exist and be none of our own directories.
-    pub(crate) fn source_place(&self, path: &Path) -> Result<std::path::PathBuf> {
+    pub(crate) fn source_place(&self, path: &Path) -> Result<PathBuf> {
         let path = path.canonicalize().map_err(|cause| {
             let error = if cause.kind() == std::io::ErrorKind::NotFound {
                 Error::new(
@@ -366,6 +368,11 @@ fn is_dangerous(name: &[u8]) -> bool {
 impl Source {
     pub(crate) fn dir(&self) -> &SafeDir {
         &self.dir
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The repository's own `.git` is history, not content; our data directory is nobody's.

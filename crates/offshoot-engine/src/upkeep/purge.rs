@@ -25,6 +25,7 @@ use crate::formats;
 use crate::merge::fork_commits::forget_kept;
 use crate::merge::review_row::details_of;
 use crate::project::link::{link_in, put_link};
+use crate::project::source::{put_source, source_in};
 use crate::upkeep::Upkeep;
 use crate::upkeep::retention::ages_in;
 use crate::upkeep::tree_rewriter::TreeRewriter;
@@ -515,6 +516,13 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
             link.replace_ids(new);
             if link != before {
                 put_link(tx, project.key, &link)?;
+            }
+        }
+        if let Ok(Some(mut source)) = source_in(tx, project.key) {
+            let before = source.clone();
+            source.replace_ids(new);
+            if source != before {
+                put_source(tx, project.key, &source)?;
             }
         }
         for mut merge in tx.merges(Some(project.key), None, 0)? {

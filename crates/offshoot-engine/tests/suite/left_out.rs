@@ -410,10 +410,10 @@ fn an_import_keeps_what_git_refuses_out_of_the_tree() {
         "[submodule \"y\"]\n\tupdate = !evil\n",
     );
     test.engine
-        .projects
-        .sync_project_from(
+        .links
+        .sync_directory(
             &project,
-            &source,
+            Some(&source),
             &ImportOptions::default(),
             &mut |_| {},
             &user(),

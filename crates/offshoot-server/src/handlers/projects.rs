@@ -177,7 +177,8 @@ pub(crate) async fn sync(
             ignore_rules: asked.ignore_rules,
             label: asked.label,
         };
-        caller.sync_project(&id, &host_dir(&asked.from)?, &options)
+        let from = asked.from.as_deref().map(host_dir).transpose()?;
+        caller.sync_project(&id, from.as_deref(), &options)
     })
     .await?;
     ok(&wire::ProjectSynced::from(&synced))

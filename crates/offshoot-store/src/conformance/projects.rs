@@ -113,6 +113,7 @@ pub(super) fn settings_of_a_project(meta: &dyn MetaStore) {
             protect: format!("not {landing:?}"),
             link: (landing == Landing::Atomic).then(|| "linked".to_owned()),
             branch: (landing == Landing::Partial).then(|| "refs/heads/trunk".to_owned()),
+            source: (landing == Landing::Partial).then(|| "taken".to_owned()),
         };
         write(meta, |tx| tx.put_project(&row));
         assert_eq!(read(meta, |tx| tx.project_settings(key)), Some(row));
@@ -329,6 +330,7 @@ pub(super) fn erasing_a_project(meta: &dyn MetaStore) {
             protect: String::new(),
             link: None,
             branch: None,
+            source: None,
         })
     });
     let base = add_layer(meta, layer("base", project, None, 1));

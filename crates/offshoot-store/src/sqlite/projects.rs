@@ -135,7 +135,7 @@ impl ProjectReads for Tx<'_> {
 
     fn project_settings(&self, key: WorkspaceKey) -> Result<Option<ProjectRow>> {
         self.one(
-            "SELECT landing, include_ignored, policy, protect, link, branch FROM project
+            "SELECT landing, include_ignored, policy, protect, link, branch, source FROM project
              WHERE key = ?1",
             [key.0],
             |row| {
@@ -151,6 +151,7 @@ impl ProjectReads for Tx<'_> {
                     protect: row.get(3)?,
                     link: row.get(4)?,
                     branch: row.get(5)?,
+                    source: row.get(6)?,
                 })
             },
         )
@@ -280,8 +281,8 @@ impl ProjectWrites for Tx<'_> {
         };
         self.change(
             "INSERT OR REPLACE INTO project
-                (key, landing, include_ignored, policy, protect, link, branch)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                (key, landing, include_ignored, policy, protect, link, branch, source)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 row.key.0,
                 landing,
@@ -290,6 +291,7 @@ impl ProjectWrites for Tx<'_> {
                 row.protect,
                 row.link,
                 row.branch,
+                row.source,
             ],
         )?;
         Ok(())

@@ -329,10 +329,11 @@ const VERSION_9: &str = "
 ALTER TABLE project ADD COLUMN link TEXT;
 ";
 
-/// Branches and tags of a project beside its own branch, the name of that, and under which names the
+/// What a project last took from a directory, branches and tags of a project beside its own branch, the name of that, and under which names the
 /// work of agents is in the history. Project 0 and an empty agent mean all of them.
 const VERSION_10: &str = "
 ALTER TABLE project ADD COLUMN branch TEXT;
+ALTER TABLE project ADD COLUMN source TEXT;
 
 CREATE TABLE ref (
     project INTEGER NOT NULL REFERENCES workspace (key),

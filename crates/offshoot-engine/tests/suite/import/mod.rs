@@ -1,6 +1,7 @@
 //! Importing projects, with git as the oracle: trees and commits have its ids, an export equals the
 //! import, and a failed import leaves nothing.
 
+mod directory;
 mod refs;
 mod repositories;
 mod sources;
@@ -221,7 +222,7 @@ fn ignore_rules_are_followed_on_request_and_worktreeinclude_takes_some_back() {
 }
 
 #[test]
-fn a_sync_brings_a_project_to_what_the_directory_holds() {
+fn a_sync_takes_what_changed_in_the_directory() {
     let test = TestEngine::best();
     let source = test.source("source");
     for (path, content) in [
@@ -246,7 +247,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         ),
         (false, 0, 7, 7)
     );
-    // The edit of a person is overwritten by the content of the directory.
+    // What came into the project meanwhile stays.
     let content = Content::Bytes(b"edited\n");
     let options = WriteOptions::default();
     test.engine
@@ -266,9 +267,14 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
     assert!(synced.created);
     assert_eq!(
         (synced.synced, synced.skipped, synced.total, synced.removed),
-        (5, 1, 6, 5)
+        (5, 1, 6, 4)
     );
-    assert_eq!(dir_image(&test.fork_path("p")), dir_image(&source));
+    let merge = synced.merge.as_deref().unwrap();
+    assert!(merge.conflicts.is_empty(), "{merge:?}");
+    let fork = test.fork_path("p");
+    assert_eq!(fs::read(fork.join("extra")).unwrap(), b"edited\n");
+    fs::remove_file(fork.join("extra")).unwrap();
+    assert_eq!(dir_image(&fork), dir_image(&source));
     assert_eq!(
         test.engine
             .projects
@@ -294,9 +300,9 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
 
     fs::remove_dir_all(&source).unwrap();
     fs::create_dir(&source).unwrap();
-    let refused = test.engine.projects.sync_project_from(
+    let refused = test.engine.links.sync_directory(
         &id("p"),
-        &source,
+        Some(&source),
         &ImportOptions::default(),
         &mut |_| {},
         &user(),

@@ -39,8 +39,8 @@ impl TestEngine {
 
     pub(crate) fn sync(&self, name: &str, source: &Path, options: &ImportOptions) -> ProjectSynced {
         self.engine
-            .projects
-            .sync_project_from(&id(name), source, options, &mut |_| {}, &user())
+            .links
+            .sync_directory(&id(name), Some(source), options, &mut |_| {}, &user())
             .unwrap()
     }
 
