@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use jiff::tz::TimeZone;
-use offshoot_core::{Error, ErrorCode, RelPath, Timestamp};
+use offshoot_core::{Error, ErrorCode, RelPath, Timestamp, is_unseen};
 use serde::Serialize;
 
 /// How the process ends.
@@ -234,15 +234,6 @@ pub(crate) fn printable(text: &str) -> String {
         }
     }
     shown
-}
-
-/// Whether a character has no shape of its own and changes how others are shown: marks of direction,
-/// joiners, separators of lines, tags and the like.
-fn is_unseen(character: char) -> bool {
-    matches!(character,
-        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A path as people see it. It can be typed in again as it is shown.

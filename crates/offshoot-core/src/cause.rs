@@ -2,16 +2,19 @@
 
 use std::fmt;
 
+use crate::is_unseen;
+
 /// Who did it, from the credential: `user`, `system`, `outside` or an agent's or person's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Operator(Box<str>);
 
 impl Operator {
-    /// An operator of that name. Control characters are dropped, for it ends up in commit headers.
+    /// An operator of that name. Control characters are dropped, for it ends up in commit headers,
+    /// and so is what would let it look like another name.
     pub fn new(name: &str) -> Self {
         let clean: String = name
             .chars()
-            .filter(|c| !c.is_control() && !"<>".contains(*c))
+            .filter(|c| !c.is_control() && !is_unseen(*c) && !"<>".contains(*c))
             .take(128)
             .collect();
         let clean = clean.trim();

@@ -15,6 +15,7 @@ mod object_id;
 mod object_kind;
 mod path;
 mod time;
+mod unseen;
 
 pub use cause::{Cause, Operator};
 pub use change::{Change, ChangeKind, ChangeSet};
@@ -29,3 +30,4 @@ pub use path::{
     MAX_DEPTH, MAX_NAME, MAX_PATH, RelPath, escape_bytes, percent_decode, unescape_bytes,
 };
 pub use time::Timestamp;
+pub use unseen::is_unseen;

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use offshoot_core::{
-    AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
+    AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId, is_unseen,
 };
 use offshoot_store::{
     AgentRow, Durability, HistoryOp, MadeRow, ReadTx, TokenRow, WorkspaceRow, WriteTx,
@@ -93,9 +93,10 @@ impl AccessControl {
         noting: Option<&IdempotencyRecord>,
         cause: &Cause,
     ) -> Result<Agent> {
-        if role.is_empty() || role.len() > MAX_ROLE || role.chars().any(char::is_control) {
+        let is_shown = |c: char| !c.is_control() && !is_unseen(c);
+        if role.is_empty() || role.len() > MAX_ROLE || !role.chars().all(is_shown) {
             return Err(Error::invalid(format!(
-                "a role has 1 to {MAX_ROLE} bytes and no control characters"
+                "a role has 1 to {MAX_ROLE} bytes and no characters that are not seen"
             )));
         }
         let id = match id {
