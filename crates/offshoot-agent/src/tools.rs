@@ -517,6 +517,7 @@ fn history_tools() -> Vec<Tool> {
                 let lines = access.history(id, only.as_ref(), limit(asked.limit.or(Some(100))))?;
                 Ok(wire::History {
                     history: lines.iter().map(history_as_json).collect(),
+                    next: None,
                 })
             },
         ),

@@ -274,6 +274,9 @@ pub struct History {
     /// Line by line.
     #[schemars(with = "Vec<HistoryLine>")]
     pub history: Vec<Value>,
+    /// Where the next page begins; none if this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<i64>,
 }
 
 /// One line of the history, parsed back from its JSON.

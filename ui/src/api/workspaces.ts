@@ -68,7 +68,7 @@ export const removeWorkspace = (id: string) => remove(ONE, { path: { workspace: 
 export const archiveAddress = (id: string, path: string, format: 'zip' | 'tar.gz') =>
   address(`${ONE}/archive`, { workspace: id }, { format, ...(path && { path }) });
 
-export const history = (id: string, query: { path?: string; limit?: number }, signal?: AbortSignal) =>
+export const history = (id: string, query: { path?: string; limit?: number; after?: number }, signal?: AbortSignal) =>
   get(`${ONE}/history`, { path: { workspace: id }, query, signal });
 export const restore = (id: string, snapshot: string, path?: string) =>
   post(`${ONE}/restore`, { path: { workspace: id }, body: { snapshot, path: path ?? null } });

@@ -6,17 +6,17 @@ import type { Change } from '~/live/events';
 import { live } from '~/live/live.svelte';
 import { Resource, throttled } from './resource.svelte';
 
-/** Lines that are read at once; the server has no pages here, so more means reading again. */
-const FIRST = 500;
-const MORE = 4;
+/** Lines of a page. */
+const PAGE = 500;
 const SNAPSHOTS = 1000;
 
 export class HistoryState {
   lines = $state.raw<HistoryLine[] | null>(null);
-  #limit = FIRST;
-  #read = new Resource((signal) => history(this.workspace, { limit: this.#limit, ...(this.path && { path: this.path }) }, signal));
+  /** Where the next page begins; none if all is here. */
+  #next = $state<number | null>(null);
+  #read = new Resource((signal) => this.#page(undefined, signal));
   #kept = new Resource((signal) => snapshots(this.workspace, SNAPSHOTS, signal));
-  hasMore = $state(false);
+  #reading = $state(false);
 
   constructor(readonly workspace: string, readonly path: string) {}
 
@@ -27,7 +27,10 @@ export class HistoryState {
     return this.#read.problem ?? this.#kept.problem;
   }
   get loading(): boolean {
-    return this.#read.loading;
+    return this.#read.loading || this.#reading;
+  }
+  get hasMore(): boolean {
+    return this.#next !== null;
   }
 
   follow(): () => void {
@@ -40,14 +43,22 @@ export class HistoryState {
     const found = this.#read.data?.history;
     if (!found) return;
     this.lines = found;
-    this.hasMore = found.length >= this.#limit;
+    this.#next = this.#read.data?.next ?? null;
   };
 
   more = async (): Promise<void> => {
-    if (!this.hasMore || this.#read.loading) return;
-    this.#limit *= MORE;
-    await this.load();
+    if (this.#next === null || this.loading) return;
+    this.#reading = true;
+    const answer = await this.#page(this.#next);
+    this.#reading = false;
+    if (!answer.ok || !this.lines) return;
+    this.lines = [...this.lines, ...answer.data.history];
+    this.#next = answer.data.next ?? null;
   };
+
+  #page(after?: number, signal?: AbortSignal) {
+    return history(this.workspace, { limit: PAGE, ...(this.path && { path: this.path }), ...(after !== undefined && { after }) }, signal);
+  }
 
   #again = throttled(() => void this.#kept.load(), 500);
 

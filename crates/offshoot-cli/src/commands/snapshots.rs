@@ -392,7 +392,10 @@ pub(super) fn history(
     let lines = cx.engine.history.lines(id, path, limit)?;
     if cx.output.json() {
         let history = lines.iter().map(history_as_json).collect();
-        cx.output.document(&wire::History { history })?;
+        cx.output.document(&wire::History {
+            history,
+            next: None,
+        })?;
         return Ok(Exit::Done);
     }
     let mut rows = Vec::with_capacity(lines.len());

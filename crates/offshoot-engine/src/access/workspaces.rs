@@ -149,13 +149,28 @@ impl Access {
         path: Option<&RelPath>,
         limit: usize,
     ) -> Result<Vec<HistoryRow>> {
+        Ok(self.history_page(id, path, None, limit)?.0)
+    }
+
+    /// Like [`history`](Self::history), of those before the line of this number, and where the next
+    /// page begins. What may not be seen is left out of a page.
+    pub fn history_page(
+        &self,
+        id: &WorkspaceId,
+        path: Option<&RelPath>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<(Vec<HistoryRow>, Option<i64>)> {
         match path {
             Some(path) => self.check(Operation::Read, id, path)?,
             None => self.check_reach(id)?,
         }
-        let mut lines = self.rooms.history.lines(id, path, limit)?;
+        let history = &self.rooms.history;
+        let mut lines = history.lines_before(id, path, before, limit)?;
+        let is_full = limit > 0 && lines.len() >= limit;
+        let next = lines.last().filter(|_| is_full).map(|row| row.seq);
         lines.retain(|row| self.principal.sees_line(row));
-        Ok(lines)
+        Ok((lines, next))
     }
 
     /// See [`Workspaces::diff`](crate::Workspaces::diff); changes of paths that may not be read are

@@ -104,10 +104,22 @@ impl History {
         path: Option<&RelPath>,
         limit: usize,
     ) -> Result<Vec<HistoryRow>> {
+        self.lines_before(id, path, None, limit)
+    }
+
+    /// Like [`lines`](Self::lines), of those before the line of this number.
+    pub fn lines_before(
+        &self,
+        id: &WorkspaceId,
+        path: Option<&RelPath>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>> {
         self.store().read(|tx| {
             tx.history(&HistoryFilter {
                 workspace: Some(last_row_in(tx, id)?.key),
                 path: path.cloned(),
+                before_seq: before,
                 newest_first: true,
                 limit,
                 ..HistoryFilter::default()

@@ -27,7 +27,13 @@ pub(crate) async fn history(
 ) -> Answer {
     let (id, path) = (params.workspace()?, query.path("path")?);
     let limit = query.limit(HISTORY_PAGE, app.options.limits.max_page)?;
-    answer_history(caller, id, path, limit).await
+    let before = query.number("after")?;
+    let (lines, next) =
+        blocking(move || caller.history_page(&id, path.as_ref(), before, limit)).await?;
+    ok(&wire::History {
+        history: lines.iter().map(history_as_json).collect(),
+        next,
+    })
 }
 
 /// The newest lines of history, of a workspace or of one path.
@@ -40,6 +46,7 @@ pub(crate) async fn answer_history(
     let lines = blocking(move || caller.history(&id, path.as_ref(), limit)).await?;
     ok(&wire::History {
         history: lines.iter().map(history_as_json).collect(),
+        next: None,
     })
 }
 
