@@ -8,6 +8,9 @@ import { expect, test as base, type Page } from '@playwright/test';
 export { expect };
 export const at = (path: string) => `${process.env.OFFSHOOT_PAGES}${path}`;
 
+/** What a request by the cookie of the sign-in needs beside it. */
+export const half = () => ({ 'Offshoot-Page': process.env.OFFSHOOT_HALF! });
+
 /** Runs a command and gives what it prints. */
 export function offshoot(args: string[], input?: string): string {
   return execFileSync(process.env.OFFSHOOT_BIN!, ['--quiet', ...args], { input, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] }).trim();

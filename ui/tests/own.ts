@@ -40,6 +40,11 @@ export class Own {
     return execFileSync(process.env.OFFSHOOT_BIN!, ['--quiet', '--data', this.data, ...args], { input, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] }).trim();
   }
 
+  /** Like `command`, where conflicts (exit code 3) are what is wanted. */
+  tolerant(args: string[]): void {
+    try { this.command(args); } catch (error) { if ((error as { status?: number }).status !== 3) throw error; }
+  }
+
   /** Ends it and takes its data away. One that was killed may hold its lock for a moment. */
   async remove(): Promise<void> {
     await this.stop('SIGKILL');

@@ -134,8 +134,9 @@ test('who is no admin may not decide a protected change', async ({ browser, faul
   const context = await browser.newContext({ storageState: { cookies: [], origins: [] } });
   const page = await context.newPage();
   watch(page, faults);
-  expect((await page.request.post(at('/sign-in'), { data: { token } })).status()).toBe(204);
   await page.goto(at(`/reviews/${reviewOf('guarded', 'CLAUDE.md')}`));
+  await page.getByLabel('Sign-in link or token').fill(token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
   await expect(page.getByText('Only the owner or an admin decides this')).toBeVisible();
   await page.keyboard.press('2');
   await expect(page.getByText('1 of 1 decided')).toBeVisible();
@@ -149,6 +150,7 @@ test('those alike are decided at once, and a policy for the rest can be undone',
   await page.goto(at(`/reviews/${reviewOf('alike', 'n1.md')}?project=alike`));
   await expect(page.getByRole('button', { name: 'Alike: 3' })).toBeVisible();
   await page.keyboard.press('2');
+  await expect(page.getByText('1 of 1 decided')).toBeVisible();
   await page.keyboard.press('a');
   const dialog = page.getByRole('dialog');
   await expect(dialog.getByText('3 would be decided')).toBeVisible();
@@ -169,6 +171,7 @@ test('a merge that lands as a whole says so, and a decision can be changed until
   await page.goto(at(`/reviews/${reviewOf('whole', 'a.txt')}?project=whole`));
   await expect(page.getByText('Nothing of this merge lands until all of its conflicts are decided. 1 other of this merge is open.')).toBeVisible();
   await page.keyboard.press('2');
+  await expect(page.getByText('1 of 1 decided')).toBeVisible();
   await page.keyboard.press('Enter');
   await expect(page.getByText('a.txt is decided; it lands with the rest of its merge')).toBeVisible();
   expect(projectText('whole', 'a.txt')).toBe('ours');
@@ -240,6 +243,7 @@ test('a decision that fails comes back with its reason', async ({ page }) => {
   await page.goto(at(`/reviews/${id}?project=busy-project`));
   await expect(page.getByText('0 of 1 decided')).toBeVisible();
   await page.keyboard.press('2');
+  await expect(page.getByText('1 of 1 decided')).toBeVisible();
   await page.keyboard.press('Enter');
   // The next is there at once; the failure follows and leads back.
   await expect(page.getByRole('heading', { level: 1, name: 'b.txt' })).toBeVisible();

@@ -1,16 +1,18 @@
 // Who may act as the person: another site, a page of an agent, a stored file, a link that leads away.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Page } from '@playwright/test';
 import { program } from './attack';
-import { at, expect, offshoot, test } from './kit';
+import { at, expect, half, offshoot, test } from './kit';
 
 const server = () => process.env.OFFSHOOT_URL!;
 
 test('the cookie is out of reach of scripts and other sites', async () => {
   const token = offshoot(['token', 'issue', '--admin']);
   const answer = await fetch(`${server()}/sign-in`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ token }) });
-  expect(answer.status).toBe(204);
+  expect(answer.status).toBe(200);
   const cookie = answer.headers.get('set-cookie') ?? '';
+  expect(cookie).not.toContain(token);
   for (const flag of ['HttpOnly', 'SameSite=Strict', 'Path=/', 'Max-Age=']) expect(cookie).toContain(flag);
   expect(cookie).not.toMatch(/domain=/i);
 });
@@ -97,7 +99,7 @@ test('a page on another port changes nothing, reads nothing and frames nothing',
   expect(offshoot(['cat', 'forged', 'kept.txt'])).toBe('kept');
   expect(offshoot(['workspace', 'list'])).not.toContain('forged-too');
   // Still signed in: the forged sign-out was refused.
-  expect((await context.request.get(`${server()}/api/v1/me`)).status()).toBe(200);
+  expect((await context.request.get(`${server()}/api/v1/me`, { headers: half() })).status()).toBe(200);
   await context.close();
   await new Promise((resolve) => { evil.closeAllConnections(); evil.close(resolve); });
 });
@@ -120,7 +122,7 @@ test('a stored file is never a page of ours', async ({ page, context }) => {
   for (const name of [...Object.keys(files), 'odd']) {
     const url = `${server()}/api/v1/workspaces/stored/files/${encodeURIComponent(name)}`;
     for (const [query, how] of [['', 'attachment'], ['?preview=true', 'inline']] as const) {
-      const answer = await page.request.get(url + query);
+      const answer = await page.request.get(url + query, { headers: half() });
       const headers = answer.headers();
       expect(answer.status(), name).toBe(200);
       expect(headers['x-content-type-options'], name).toBe('nosniff');
@@ -131,7 +133,9 @@ test('a stored file is never a page of ours', async ({ page, context }) => {
   }
   for (const name of ['a.html', 'a.svg', 'a.xhtml', 'a.xml', 'a.txt', 'odd']) {
     const tab = await context.newPage();
-    await tab.goto(`${server()}/api/v1/workspaces/stored/files/${name}?preview=true`);
+    const address = `/api/v1/workspaces/stored/files/${name}?preview=true`;
+    const ticket = await page.request.post(`${server()}/api/v1/tickets`, { headers: half(), data: { address } });
+    await tab.goto(server() + ((await ticket.json()) as { address: string }).address);
     expect(await tab.title(), name).not.toBe('ran');
     // An origin of its own, which shares nothing with ours.
     expect(await tab.evaluate(() => self.origin), name).toBe('null');
@@ -140,6 +144,99 @@ test('a stored file is never a page of ours', async ({ page, context }) => {
   const frame = page.locator('iframe');
   await page.goto(at('/w/stored/f/a.html'));
   await expect(frame).toHaveAttribute('sandbox', '');
+  await expect(page.frameLocator('iframe').locator('script')).toHaveCount(1);
+  // Nor a script, a style or a worker of one.
+  offshoot(['put', 'stored', 'a.js'], 'window.__ran = 1; self.postMessage?.(1)');
+  const loaded = await page.evaluate(async (headers) => {
+    const address = '/api/v1/workspaces/stored/files/a.js?preview=true';
+    const ticket = async () => {
+      const answer = await fetch('/api/v1/tickets', { method: 'POST', headers: { ...headers, 'content-type': 'application/json' }, body: JSON.stringify({ address }) });
+      return ((await answer.json()) as { address: string }).address;
+    };
+    const tries = [];
+    for (const [tag, name] of [['script', 'src'], ['link', 'href']] as const) {
+      const element = document.createElement(tag);
+      if (tag === 'link') element.setAttribute('rel', 'stylesheet');
+      const ended = new Promise<string>((resolve) => { element.onload = () => resolve('loaded'); element.onerror = () => resolve('refused'); });
+      try { element.setAttribute(name, await ticket()); document.head.append(element); tries.push(await ended); } catch { tries.push('refused'); }
+    }
+    return [...tries, '__ran' in window];
+  }, half());
+  expect(loaded).toEqual(['refused', 'refused', false]);
+});
+
+test('a server on another port gets the cookie and can do nothing with it', async ({ browser }) => {
+  offshoot(['workspace', 'create', 'stolen']);
+  offshoot(['put', 'stolen', 'kept.txt'], 'kept\n');
+  // What an agent started, and the person opens to look at.
+  const heard: string[] = [];
+  const thief = createServer((request, answer) => {
+    heard.push(request.headers.cookie ?? '');
+    answer.writeHead(200, { 'content-type': 'text/html', 'set-cookie': 'offshoot_session=mine; Path=/; HttpOnly' }).end('<title>app</title>');
+  });
+  await new Promise<void>((resolve) => thief.listen(0, '127.0.0.1', resolve));
+  const context = await browser.newContext({ storageState: 'test-results/signed-in.json' });
+  const page = await context.newPage();
+  await page.goto(`${server()}/w/stolen/f/`);
+  await expect(page.getByRole('gridcell', { name: 'kept.txt' })).toBeVisible();
+  await page.goto(`http://127.0.0.1:${(thief.address() as AddressInfo).port}/`);
+  const cookie = heard.find((text) => text.includes('offshoot_session='))!;
+  expect(cookie, 'browsers send it there').toBeTruthy();
+  expect(await page.evaluate(() => localStorage.getItem('offshoot.page'))).toBeNull();
+  // Not as a browser would, and not as any other program.
+  const tries: [string, string, RequestInit?][] = [
+    ['GET', '/api/v1/me'], ['GET', '/api/v1/events'], ['GET', '/api/v1/tokens'],
+    ['GET', '/api/v1/workspaces/stolen/files/kept.txt'], ['GET', '/api/v1/workspaces/stolen/archive?format=zip'],
+    ['PUT', '/api/v1/workspaces/stolen/files/kept.txt', { body: 'gone' }], ['DELETE', '/api/v1/workspaces/stolen/files/kept.txt'],
+    ['POST', '/api/v1/tickets', { body: '{"address":"/api/v1/me"}' }], ['POST', '/api/v1/tokens', { body: '{"admin":true}' }], ['POST', '/sign-out'],
+  ];
+  const token = cookie.split('offshoot_session=')[1]!.split(';')[0]!;
+  for (const [method, path, init] of tries) {
+    const all: Record<string, string>[] = [{ cookie }, { cookie, 'offshoot-page': token }, { cookie, 'offshoot-csrf': token }, { authorization: `Bearer ${token}` }];
+    for (const headers of all) {
+      const answer = await fetch(server() + path, { method, ...init, headers });
+      expect(answer.status, `${method} ${path}`).toBe(401);
+    }
+  }
+  expect(offshoot(['cat', 'stolen', 'kept.txt'])).toBe('kept');
+  // It set a cookie of its own for all ports: the page knows it for none of its halves, and says what to do.
+  await page.goto(`${server()}/w/stolen/f/`);
+  await expect(page.getByRole('button', { name: 'Sign in' })).toBeVisible();
+  await page.getByLabel('Sign-in link or token').fill(offshoot(['token', 'issue', '--admin']));
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('gridcell', { name: 'kept.txt' })).toBeVisible();
+  await context.close();
+  await new Promise((resolve) => { thief.closeAllConnections(); thief.close(resolve); });
+});
+
+test('a sign-in holds for every tab of its browser, and for no other', async ({ browser }) => {
+  offshoot(['workspace', 'create', 'tabs']);
+  offshoot(['put', 'tabs', 'one.txt'], 'one\n');
+  const file = (page: Page) => page.getByRole('gridcell', { name: 'one.txt' });
+  const context = await browser.newContext({ storageState: 'test-results/signed-in.json' });
+  const page = await context.newPage();
+  await page.goto(at('/w/tabs/f/'));
+  await expect(file(page)).toBeVisible();
+  await page.reload();
+  await expect(file(page)).toBeVisible();
+  const [tab] = await Promise.all([context.waitForEvent('page'), file(page).getByRole('link').or(page.getByRole('link', { name: 'Changes' })).first().click({ modifiers: ['ControlOrMeta'] })]);
+  await expect(tab.getByRole('main')).toBeVisible();
+  await expect(tab.getByRole('button', { name: 'Sign in' })).toHaveCount(0);
+  // The half of the page goes: no tab shows anything until somebody signs in, and then all do.
+  await page.evaluate(() => localStorage.removeItem('offshoot.page'));
+  await page.reload();
+  await expect(page.getByText('offshoot token issue --admin')).toBeVisible();
+  await page.getByLabel('Sign-in link or token').fill(offshoot(['token', 'issue', '--admin']));
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(file(page)).toBeVisible();
+  await tab.goto(at('/w/tabs/f/'));
+  await expect(file(tab)).toBeVisible();
+  const other = await browser.newContext({ storageState: { cookies: [], origins: [] } });
+  const stranger = await other.newPage();
+  await stranger.goto(at('/w/tabs/f/'));
+  await expect(stranger.getByRole('button', { name: 'Sign in' })).toBeVisible();
+  await other.close();
+  await context.close();
 });
 
 test('a page goes on when what it kept, or hears from elsewhere, is not what it wrote', async ({ page }) => {
@@ -150,7 +247,7 @@ test('a page goes on when what it kept, or hears from elsewhere, is not what it 
   for (const value of junk) {
     await page.evaluate((text) => {
       for (const name of ['theme', 'language', 'keys', 'sort', 'diff', 'split.tree', 'split.file', 'draft:poisoned:a.txt']) localStorage.setItem(`offshoot.${name}`, text);
-      for (const name of Object.keys(localStorage)) localStorage.setItem(name, text);
+      for (const name of Object.keys(localStorage)) if (name !== 'offshoot.page') localStorage.setItem(name, text);
     }, value);
     await page.goto(at('/w/poisoned/f/a.txt'));
     await expect(page.getByRole('gridcell', { name: 'a.txt' }), value).toBeVisible();
@@ -158,7 +255,7 @@ test('a page goes on when what it kept, or hears from elsewhere, is not what it 
     await page.goto(at('/w/poisoned/time'));
     await expect(page.getByText('a.txt').first(), value).toBeVisible();
   }
-  await page.evaluate(() => localStorage.clear());
+  await page.evaluate((half) => { localStorage.clear(); localStorage.setItem('offshoot.page', half); }, process.env.OFFSHOOT_HALF!);
   await page.goto(at('/w/poisoned/f/'));
   await expect(page.getByRole('gridcell', { name: 'a.txt' })).toBeVisible();
   await page.evaluate(() => {

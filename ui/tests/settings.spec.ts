@@ -1,5 +1,5 @@
 import { look, seriousFaults } from './axe';
-import { at, expect, offshoot, test } from './kit';
+import { at, expect, half, offshoot, test } from './kit';
 
 test('a token is issued with limits, shown once, used and revoked', async ({ page }) => {
   offshoot(['workspace', 'create', 'keyed']);
@@ -40,7 +40,7 @@ test('what the server refuses about a token is shown where it was asked', async 
 
 test('a quota is set and put back', async ({ page }) => {
   offshoot(['workspace', 'create', 'measured']);
-  const quota = async () => (await page.request.get(at('/api/v1/workspaces/measured/quota'))).json();
+  const quota = async () => (await page.request.get(at('/api/v1/workspaces/measured/quota'), { headers: half() })).json();
   await page.goto(at('/settings/quotas'));
   await page.getByRole('button', { name: 'Set: measured' }).click();
   const dialog = page.getByRole('dialog');
@@ -73,7 +73,7 @@ test('a block for MCP has a token that works', async ({ page }) => {
 
 test('server and preferences tell what is so, and the language changes at once', async ({ page }) => {
   await page.goto(at('/settings/server'));
-  const { version, providers } = (await (await page.request.get(at('/api/v1/capabilities'))).json()) as { version: string; providers: string[] };
+  const { version, providers } = (await (await page.request.get(at('/api/v1/capabilities'), { headers: half() })).json()) as { version: string; providers: string[] };
   await expect(page.getByText(version, { exact: true })).toBeVisible();
   await expect(page.locator('code.best')).toHaveText(providers[0]!);
   await page.keyboard.press('g');

@@ -11,6 +11,9 @@ const START = 60_000;
 /** How long it may take to end; it promises four seconds. */
 const END = 20_000;
 
+/** Tests that try what is refused are many, and come from one address. */
+const PATIENT = { OFFSHOOT_MAX_BAD_TOKENS: '100000' };
+
 /** A server with everything that tests leave behind: one directory, and mounts in it. */
 class Stage {
   readonly dir = mkdtempSync(join(tmpdir(), 'offshoot-ui-'));
@@ -22,7 +25,7 @@ class Stage {
 
   constructor(binary: string) {
     this.#binary = binary;
-    this.#server = spawn(binary, ['--data', this.data, 'serve', '--listen', '127.0.0.1:0'], { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#server = spawn(binary, ['--data', this.data, 'serve', '--listen', '127.0.0.1:0'], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...PATIENT } });
     this.#server.stderr!.on('data', (piece) => (this.#errors = (this.#errors + String(piece)).slice(-4000)));
     this.#ended = new Promise((resolve) => this.#server.once('exit', resolve).once('error', resolve));
     // A run that is ended from outside has no time to wait.
@@ -77,12 +80,17 @@ async function preview(): Promise<{ url: string; close: () => Promise<void> }> {
   return { url: pages.resolvedUrls!.local[0]!.replace(/\/$/, ''), close: () => pages.close() };
 }
 
-async function signIn(link: URL): Promise<void> {
+/** Signs in once, for the pages at these addresses: both halves, as a browser would keep them. */
+async function signIn(link: URL, pages: string[]): Promise<void> {
   const answer = await fetch(link);
-  const [name = '', value = ''] = (answer.headers.get('set-cookie') ?? '').split(';')[0]!.split('=');
+  const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(answer.headers.get('set-cookie') ?? '') ?? [];
+  const half = /'offshoot\.page', '([^']+)'/.exec(await answer.text())?.[1] ?? '';
+  // For requests that tests make beside the pages.
+  process.env.OFFSHOOT_HALF = half;
   const cookie = { name, value, domain: '127.0.0.1', path: '/', expires: -1, httpOnly: true, secure: false, sameSite: 'Strict' };
+  const origins = pages.map((origin) => ({ origin, localStorage: [{ name: 'offshoot.page', value: half }] }));
   mkdirSync('test-results', { recursive: true });
-  writeFileSync('test-results/signed-in.json', JSON.stringify({ cookies: [cookie], origins: [] }));
+  writeFileSync('test-results/signed-in.json', JSON.stringify({ cookies: [cookie], origins }));
 }
 
 export default async function setup(): Promise<() => Promise<void>> {
@@ -95,9 +103,9 @@ export default async function setup(): Promise<() => Promise<void>> {
     process.env.OFFSHOOT_DATA = stage.data;
     // What tests and browsers put into temporary directories goes with the rest.
     process.env.TMPDIR = stage.dir;
-    await signIn(link);
     const pages = process.env.OFFSHOOT_UI === 'preview' ? await preview() : null;
     process.env.OFFSHOOT_PAGES = pages?.url ?? link.origin;
+    await signIn(link, [...new Set([link.origin, process.env.OFFSHOOT_PAGES])]);
     return async () => {
       await pages?.close();
       await stage.end();

@@ -1,5 +1,5 @@
 import { look, seriousFaults } from './axe';
-import { at, directory, expect, offshoot, test } from './kit';
+import { at, directory, expect, half, offshoot, test } from './kit';
 
 const numbered = (change: (line: string, i: number) => string = (line) => line) => Array.from({ length: 200 }, (_, i) => `${change(`line ${i + 1}`, i + 1)}\n`).join('');
 const RED = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==';
@@ -149,8 +149,7 @@ test('images are shown beside each other', async ({ page }) => {
   const path = offshoot(['fork', 'pics', '--agent', 'pia']);
   expect(path).toContain('pia');
   const { request } = page;
-  const me = (await (await request.get(at('/api/v1/me'))).json()) as { csrf_token: string };
-  const put = (data: Buffer) => request.put(at('/api/v1/workspaces/pia/files/dot.png'), { headers: { 'Offshoot-Csrf': me.csrf_token }, data });
+  const put = (data: Buffer) => request.put(at('/api/v1/workspaces/pia/files/dot.png'), { headers: half(), data });
   await put(Buffer.from(RED, 'base64'));
   offshoot(['snapshot', 'pia', '-m', 'red']);
   await put(Buffer.concat([Buffer.from(RED, 'base64'), Buffer.from([0])]));

@@ -21,7 +21,7 @@ mod workspace;
 pub use access::AccessControl;
 pub use access::agent_tree::Agent;
 pub use access::once::EarlierResult;
-pub use access::tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret, random_hex};
+pub use access::tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret, random_bytes, random_hex};
 pub use access::{
     Access, Operation, Overview, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
 };

@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::shares::Shares;
 use crate::sign_in::SignIn;
+use crate::tickets::Tickets;
 use crate::tool_dispatch::ToolDispatcher;
 use crate::watch::Watcher;
 
@@ -23,6 +24,7 @@ pub(crate) struct App {
     pub(crate) tokens: TokenCache,
     pub(crate) bad_tokens: BadTokens,
     pub(crate) sign_in: SignIn,
+    pub(crate) tickets: Tickets,
     pub(crate) request_ids: RequestIds,
     pub(crate) events: Arc<EventLog>,
     pub(crate) metrics: Arc<Metrics>,

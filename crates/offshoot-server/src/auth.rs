@@ -1,4 +1,4 @@
-//! From a credential to a principal: tokens, cookies, and what is refused before either.
+//! From a credential to a principal: tokens, browsers, tickets, and what is refused before them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use offshoot_core::{Error, ErrorCode, Result, Timestamp, WorkspaceId};
@@ -156,8 +156,7 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Result<Response, Problem> {
     let peer = peer(&request);
-    let caller = identify(&app, request.method(), request.headers())
-        .map_err(|error| refuse(&app, peer, error))?;
+    let caller = identify(&app, &mut request).map_err(|error| refuse(&app, peer, error))?;
     admit(&app, caller, &mut request).await?;
     Ok(next.run(request).await)
 }
@@ -195,19 +194,19 @@ pub(crate) async fn admit_anyone(
     Ok(next.run(request).await)
 }
 
-fn identify(app: &App, method: &Method, headers: &HeaderMap) -> Result<Caller> {
-    let (secret, by_cookie) = match bearer(headers)? {
-        Some(secret) => (secret, false),
-        None => match sign_in::cookie(headers) {
-            Some(secret) => (secret, true),
-            None => ("", false),
-        },
+/// Handlers see no ticket: it is taken out of the address.
+fn identify(app: &App, request: &mut Request) -> Result<Caller> {
+    let secret: Arc<str> = if let Some(secret) = bearer(request.headers())? {
+        secret.into()
+    } else if let Some((secret, plain)) = app.tickets.redeem(request.method(), request.uri())? {
+        *request.uri_mut() = plain;
+        secret
+    } else {
+        let token = sign_in::token(request.headers())?;
+        token.unwrap_or_default().into()
     };
-    let known = app.tokens.known(&app.engine, secret)?;
-    if by_cookie && !method.is_safe() {
-        sign_in::check_csrf(headers, secret)?;
-    }
-    Caller::new(app, known, secret, headers)
+    let known = app.tokens.known(&app.engine, &secret)?;
+    Caller::new(app, known, &secret, request.headers())
 }
 
 impl Caller {

@@ -34,6 +34,7 @@ mod server;
 mod shares;
 mod show_events;
 mod sign_in;
+mod tickets;
 mod tls;
 mod tool_dispatch;
 mod ui;

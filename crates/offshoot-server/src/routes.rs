@@ -8,7 +8,7 @@ use crate::handlers::{
     files, forks, search, snapshots, system, tokens, tools, transfer, workspaces,
 };
 use crate::route::{BYTES, Kind, Route, delete, get, post, put};
-use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in, ui};
+use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in, tickets, ui};
 use offshoot_wire as wire;
 
 /// Where the API begins.
@@ -282,6 +282,11 @@ fn change_routes() -> Vec<Route> {
         )
         .gives::<wire::History>()
         .query("path", Kind::Path, "Only to this path")
+        .query(
+            "after",
+            Kind::Number,
+            "Only what is older than this: `next` of the page before",
+        )
         .limited(),
         get(
             &of("/changes"),
@@ -423,6 +428,14 @@ fn token_routes() -> Vec<Route> {
             .paged(Kind::Text),
         delete("/tokens/{token}", "Take a token back", tokens::revoke)
             .gives::<wire::RevokedToken>(),
+        post(
+            "/tickets",
+            "Let a browser fetch an address once, within a minute, without a header",
+            tickets::issue,
+        )
+        .takes::<wire::NewTicket>()
+        .gives::<wire::Ticket>()
+        .status(201),
         get("/me", "Who the credential stands for", tokens::me).gives::<wire::Me>(),
         get(
             "/capabilities",
@@ -463,11 +476,11 @@ fn system_routes() -> Vec<Route> {
         .open(),
         post(
             "/sign-in",
-            "Sign a browser in by a token, with a cookie in its place",
+            "Sign a browser in by a token: half of it in a cookie, half for the page",
             sign_in::sign_in_by_token,
         )
         .takes::<wire::SignInRequest>()
-        .status(204)
+        .gives::<wire::SignedIn>()
         .open(),
         post(
             "/sign-out",

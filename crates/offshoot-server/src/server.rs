@@ -85,6 +85,7 @@ impl Server {
             tokens: Default::default(),
             bad_tokens: Default::default(),
             sign_in: Default::default(),
+            tickets: Default::default(),
             request_ids: RequestIds::new(),
             events: Arc::new(EventLog::new(engine.clone())),
             metrics: Arc::new(Metrics::default()),

@@ -1,25 +1,33 @@
-//! Signing a browser in: a one-time URL or a token becomes a cookie, and changes by cookie prove their
-//! origin.
+//! Signing a browser in: a one-time URL or a token becomes two halves of a token, one in a cookie and
+//! one in the storage of the page.
+//!
+//! Browsers send a cookie to every port of a host, so a server that an agent started beside ours gets
+//! it as well. It is worth nothing there: storage belongs to one port alone, and only both halves
+//! together are the token. For the same reason no page of another origin can act by the cookie.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
-use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp, percent_decode, to_hex};
-use offshoot_engine::{Principal, PrincipalKind, Scope, new_secret};
+use axum::response::{Html, IntoResponse as _, Response};
+use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp, percent_decode};
+use offshoot_engine::{Principal, PrincipalKind, Scope, new_secret, random_bytes, random_hex};
 use sha2::{Digest, Sha256};
 
 use crate::app::Shared;
 use crate::body::blocking;
-use crate::error::Answer;
+use crate::error::{Answer, ok};
 use crate::extract::{Json, Query};
+use crate::handlers::files::insert;
 use crate::{auth, ui};
 use offshoot_wire as wire;
 
 const COOKIE: &str = "offshoot_session";
-const CSRF_HEADER: &str = "offshoot-csrf";
+/// The header in which a page sends its half.
+const PAGE_HEADER: &str = "offshoot-page";
+/// Where a page keeps its half; `ui/src/api/session.ts` knows it too.
+const PAGE_STORAGE: &str = "offshoot.page";
 /// How long the printed URL can be used.
 const CODE_LIVES: Duration = Duration::from_secs(3600);
 /// The longest place to go to after a sign-in.
@@ -54,12 +62,50 @@ impl SignIn {
     }
 }
 
-fn hash(secret: &str) -> [u8; 32] {
+/// What is kept and compared in place of a secret.
+pub(crate) fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// The secret that a browser sends by itself.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// A token in two halves, for the cookie and for the page. Each alone is nothing but random bytes.
+fn split(secret: &str) -> Result<(String, String)> {
+    let cookie = random_bytes(secret.len())?;
+    let page = xor(&cookie, secret.as_bytes());
+    Ok((wire::base64(&cookie), wire::base64(&page)))
+}
+
+/// The token of two halves, if they are halves of anything.
+fn join(cookie: &str, page: &str) -> Option<String> {
+    let (cookie, page) = (wire::base64_decode(cookie)?, wire::base64_decode(page)?);
+    let fits = cookie.len() == page.len();
+    String::from_utf8(xor(&cookie, &page)).ok().filter(|_| fits)
+}
+
+fn xor(one: &[u8], other: &[u8]) -> Vec<u8> {
+    one.iter().zip(other).map(|(a, b)| a ^ b).collect()
+}
+
+/// The token of a browser: the half that it sends by itself and the one that the page sends. None if
+/// it is not signed in.
+pub(crate) fn token(headers: &HeaderMap) -> Result<Option<String>> {
+    let Some(cookie) = cookie(headers) else {
+        return Ok(None);
+    };
+    let page = headers
+        .get(PAGE_HEADER)
+        .and_then(|value| value.to_str().ok());
+    let Some(token) = page.and_then(|page| join(cookie, page)) else {
+        return Err(Error::new(
+            ErrorCode::Unauthorized,
+            "a cookie is only half of a sign-in; the header `Offshoot-Page` has the other",
+        )
+        .with_hint("sign in again in this browser, at this port; programs use a token instead"));
+    };
+    Ok(Some(token))
+}
+
+/// What a browser sends by itself.
+fn cookie(headers: &HeaderMap) -> Option<&str> {
     headers
         .get_all(header::COOKIE)
         .iter()
@@ -67,26 +113,6 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
         .flat_map(|text| text.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
         .find_map(|(name, value)| (name == COOKIE).then_some(value))
-}
-
-/// What a page of ours has to send along with a change. It is derived from the cookie, which no
-/// script can read, and told to pages of our own origin alone.
-pub(crate) fn csrf_token(secret: &str) -> String {
-    let digest = Sha256::digest(format!("offshoot csrf {secret}").as_bytes());
-    to_hex(&digest[..16])
-}
-
-/// Refuses a change by cookie that does not come from a page of ours.
-pub(crate) fn check_csrf(headers: &HeaderMap, secret: &str) -> Result<()> {
-    let given = headers.get(CSRF_HEADER).map(HeaderValue::as_bytes);
-    if given == Some(csrf_token(secret).as_bytes()) {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::PermissionDenied,
-        "a change by cookie needs the header `Offshoot-Csrf`",
-    )
-    .with_hint("`GET /api/v1/me` tells its value; programs use a token instead"))
 }
 
 /// `GET /sign-in?code=…`
@@ -120,26 +146,44 @@ pub(crate) async fn sign_in(State(app): State<Shared>, headers: HeaderMap, query
             .issue_token(&scope, Some("browser"), Some(ttl), &cause)
     })
     .await?;
-    // A page instead of a redirect: a strict cookie does not travel with a redirect that began on
-    // another site, such as a chat that somebody pasted the link into.
-    let page = format!(
-        "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url={next}\">\
-         <title>Offshoot</title><p>Signed in. <a href=\"{next}\">Go on</a></p>"
+    signed_in_page(&app, &issued.secret, ttl, &next)
+}
+
+/// The page that gives a browser both halves and goes on. It is no redirect, because a strict cookie
+/// does not travel with one that began on another site, such as a chat that somebody pasted the link
+/// into. The half of the page stands in no address, so neither history nor `Referer` has it.
+fn signed_in_page(app: &Shared, secret: &str, lives: Duration, next: &str) -> Answer {
+    let (cookie, page) = split(secret)?;
+    let nonce = random_hex()?;
+    let html = format!(
+        "<!doctype html><meta charset=utf-8><title>Offshoot</title>\
+         <p>Signed in. <a href=\"{next}\">Go on</a></p>\
+         <script nonce={nonce}>localStorage.setItem('{PAGE_STORAGE}', '{page}');\
+         location.replace(document.querySelector('a').href)</script>"
     );
-    let mut response = Html(page).into_response();
-    let value = set_cookie(&app, &issued.secret, ttl)?;
-    response.headers_mut().insert(header::SET_COOKIE, value);
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
+    let mut response = Html(html).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::SET_COOKIE, set_cookie(app, &cookie, lives)?);
+    insert(headers, header::CONTENT_SECURITY_POLICY, &policy);
     Ok(response)
 }
 
-/// `POST /sign-in`: the cookie holds the token that was given and no new one, so that the sign-in
-/// ends when the token ends or is revoked, and changes are told as the token's.
+/// `POST /sign-in`: the halves are those of the token that was given and of no new one, so that the
+/// sign-in ends when the token ends or is revoked, and changes are told as the token's.
 pub(crate) async fn sign_in_by_token(State(app): State<Shared>, request: Request) -> Answer {
     let peer = auth::peer(&request);
     let Json(asked) = Json::<wire::SignInRequest>::from_request(request, &app).await?;
     let secret = asked.token.trim();
     let principal = auth::identify_secret(&app, peer, secret)?;
-    answer_cookie(&app, secret, cookie_lifetime(&app, &principal))
+    let (cookie, page) = split(secret)?;
+    let mut response = ok(&wire::SignedIn { page })?;
+    let value = set_cookie(&app, &cookie, cookie_lifetime(&app, &principal))?;
+    response.headers_mut().insert(header::SET_COOKIE, value);
+    Ok(response)
 }
 
 /// How long a browser keeps a token: as long as after any sign-in, or until it ends before that.
@@ -194,13 +238,13 @@ fn local_path(next: &str) -> Result<String> {
 
 /// What a browser shall keep: out of reach of scripts and other sites, and where we speak TLS never
 /// sent without it.
-fn set_cookie(app: &Shared, secret: &str, lives: Duration) -> Result<HeaderValue> {
+fn set_cookie(app: &Shared, half: &str, lives: Duration) -> Result<HeaderValue> {
     let secure = match app.options.tls_cert {
         Some(_) => "; Secure",
         None => "",
     };
     let cookie = format!(
-        "{COOKIE}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
+        "{COOKIE}={half}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
         lives.as_secs()
     );
     HeaderValue::from_str(&cookie)
@@ -210,23 +254,17 @@ fn set_cookie(app: &Shared, secret: &str, lives: Duration) -> Result<HeaderValue
 /// `POST /sign-out`: ends the cookie and, if it was made by a link, the token behind it. A token that
 /// somebody signed in with is theirs, and programs may use it too.
 pub(crate) async fn sign_out(State(app): State<Shared>, headers: HeaderMap) -> Answer {
-    let secret = cookie(&headers).unwrap_or_default().to_owned();
+    let secret = token(&headers)?.unwrap_or_default();
     let principal = app.tokens.principal(&app.engine, &secret)?;
-    check_csrf(&headers, &secret)?;
     let is_by_link = principal.scope.kind == PrincipalKind::User;
     if let Some(id) = principal.token.clone().filter(|_| is_by_link) {
         let engine = app.engine.clone();
         blocking(move || engine.access.revoke_token(&id)).await?;
         app.tokens.clear();
     }
-    answer_cookie(&app, "", Duration::ZERO)
-}
-
-/// An answer that is nothing but a cookie.
-fn answer_cookie(app: &Shared, secret: &str, lives: Duration) -> Answer {
     let mut response = Response::new(axum::body::Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    let value = set_cookie(app, secret, lives)?;
+    let value = set_cookie(&app, "", Duration::ZERO)?;
     response.headers_mut().insert(header::SET_COOKIE, value);
     Ok(response)
 }
@@ -234,6 +272,21 @@ fn answer_cookie(app: &Shared, secret: &str, lives: Duration) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_halves_are_the_token_and_one_is_not() {
+        let secret = "ofs_0123456789abcdef";
+        let (cookie, page) = split(secret).unwrap();
+        assert_eq!(join(&cookie, &page).as_deref(), Some(secret));
+        assert_ne!(split(secret).unwrap().0, cookie, "each sign-in has its own");
+        for half in [&cookie, &page] {
+            assert!(!half.contains("ofs_") && **half != wire::base64(secret.as_bytes()));
+            assert_ne!(join(half, half).as_deref(), Some(secret));
+        }
+        for wrong in ["", "x", "*", &page[4..], secret] {
+            assert_ne!(join(&cookie, wrong).as_deref(), Some(secret), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_way_back_stays_on_this_server() {

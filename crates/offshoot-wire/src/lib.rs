@@ -43,8 +43,8 @@ pub use projects::{
     ProjectSynced, Projects, Updated, Versions, landing,
 };
 pub use requests::{
-    MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SignInRequest,
-    SnapshotRequest,
+    MoveRequest, NewQuota, NewTicket, NewToken, NewWorkspace, PathRequest, RestoreRequest,
+    SignInRequest, SnapshotRequest,
 };
 pub use review_content::{MergedTexts, ReviewContent};
 pub use review_requests::{MergeTextsRequest, ResolveManyRequest, ResolveRequest, TakeRequest};
@@ -54,7 +54,9 @@ pub use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
     Status, Synced, Taken, differences,
 };
-pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
+pub use tokens::{
+    Capabilities, Health, IssuedToken, Me, RevokedToken, SignedIn, Ticket, Token, Tokens,
+};
 pub use tools::{Tool, ToolAnnotations, Tools};
 pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, UploadedFile, Uploads};
 pub use workspace::{

@@ -80,6 +80,14 @@ pub struct RestoreRequest {
     pub path: Option<String>,
 }
 
+/// What a browser wants to fetch without a header, once and soon.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewTicket {
+    /// A path of this API with its query.
+    pub address: String,
+}
+
 /// A token that signs a browser in.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

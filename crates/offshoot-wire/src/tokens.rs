@@ -167,27 +167,33 @@ pub struct Me {
     workspace: Option<String>,
     allow: Vec<String>,
     expires_at: Option<Time>,
-    /// For pages that change something by cookie: the value of the header `Offshoot-Csrf`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    csrf_token: Option<String>,
 }
 
 impl Me {
     /// The answer for a principal.
-    pub fn new(
-        principal: &engine::Principal,
-        workspace: Option<String>,
-        csrf_token: Option<String>,
-    ) -> Self {
+    pub fn new(principal: &engine::Principal, workspace: Option<String>) -> Self {
         Me {
             operator: principal.operator.as_str().to_owned(),
             kind: kind_word(principal.scope.kind),
             workspace,
             allow: principal.scope.allow.iter().map(rule_text).collect(),
             expires_at: principal.expires_at.map(time),
-            csrf_token,
         }
     }
+}
+
+/// A browser that is signed in.
+#[derive(Serialize, JsonSchema)]
+pub struct SignedIn {
+    /// The value of the header `Offshoot-Page`, which every request by the cookie needs.
+    pub page: String,
+}
+
+/// An address that works once.
+#[derive(Serialize, JsonSchema)]
+pub struct Ticket {
+    /// The address that was asked for, with the ticket in its query.
+    pub address: String,
 }
 
 /// Whether the server answers.

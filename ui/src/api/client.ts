@@ -41,7 +41,7 @@ export async function raw(method: string, url: string, init: RequestInit = {}): 
       ...init,
       method,
       credentials: 'same-origin',
-      headers: { ...credentials(method), ...(init.headers as Record<string, string>) },
+      headers: { ...credentials(), ...(init.headers as Record<string, string>) },
     });
     if (answer.ok) return { ok: true, data: answer, headers: answer.headers };
     const problem = problemOf(answer.status, await answer.text(), answer.headers.get('x-request-id'));

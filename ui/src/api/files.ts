@@ -47,9 +47,14 @@ export async function readFrom(url: string, most: number, signal?: AbortSignal):
   return { ok: true, headers, data: { bytes, tag, type, size: whole ? Number(whole) : bytes.length } };
 }
 
+/** The bytes at an address of files, such as a picture that a document shows. */
+export async function blobAt(url: string): Promise<Result<Blob>> {
+  return bodyOf(await raw('GET', url), (response) => response.blob());
+}
+
 /** A version that was: how a deleted file comes back without a snapshot. */
 export async function readVersion(workspace: string, path: string, version: number): Promise<Result<Blob>> {
-  return bodyOf(await raw('GET', address(FILE, { workspace, path }, { version })), (response) => response.blob());
+  return blobAt(address(FILE, { workspace, path }, { version }));
 }
 
 export type Condition = { match: string } | { absent: true } | undefined;

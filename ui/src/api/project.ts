@@ -29,6 +29,11 @@ export const settings = (name: string, signal?: AbortSignal) => get(`${ONE}/poli
 export const setSettings = (name: string, body: PolicyRequest) => put(`${ONE}/policy`, { path: { project: name }, body });
 export const forkProject = (name: string, body: NewFork) => post(`${ONE}/workspaces`, { path: { project: name }, body });
 
+/** Only for those who see all: a link names a place of the server's machine. */
+export const linkOf = (name: string, signal?: AbortSignal) => get(`${ONE}/link`, { path: { project: name }, signal });
+export const pull = (name: string, dryRun: boolean) => post(`${ONE}/pull`, { path: { project: name }, body: { dry_run: dryRun } });
+export const push = (name: string, to: string, dryRun: boolean) => post(`${ONE}/push`, { path: { project: name }, body: { to, dry_run: dryRun } });
+
 interface At {
   at?: string | undefined;
 }

@@ -722,6 +722,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tickets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let a browser fetch an address once, within a minute, without a header */
+        post: operations["post_tickets"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -1419,7 +1436,7 @@ export interface paths {
         /** Sign a browser in by the link that `offshoot serve` prints */
         get: operations["get_sign_in"];
         put?: never;
-        /** Sign a browser in by a token, with a cookie in its place */
+        /** Sign a browser in by a token: half of it in a cookie, half for the page */
         post: operations["post_sign_in"];
         delete?: never;
         options?: never;
@@ -1615,7 +1632,7 @@ export interface components {
             snapshot?: string | null;
             unchanged: string[];
             /** @description What fits and waits with the conflicts, because nothing of an atomic merge lands before them. */
-            waiting: string[];
+            waiting?: string[];
             /** @description Why the workspace was not moved or removed although the merge landed, and what does it. */
             waits?: string | null;
             workspace: string;
@@ -1861,6 +1878,11 @@ export interface components {
         History: {
             /** @description Line by line. */
             history: components["schemas"]["HistoryLine"][];
+            /**
+             * Format: int64
+             * @description Where the next page begins; none if this is the last.
+             */
+            next?: number | null;
         };
         /** @description One line of the history, parsed back from its JSON. */
         HistoryLine: {
@@ -2121,8 +2143,6 @@ export interface components {
         /** @description The principal of a credential. */
         Me: {
             allow: string[];
-            /** @description For pages that change something by cookie: the value of the header `Offshoot-Csrf`. */
-            csrf_token?: string | null;
             /**
              * Format: date-time
              * @description A moment, in UTC as RFC 3339 writes it.
@@ -2161,7 +2181,7 @@ export interface components {
             unchanged: string[];
             undone_by?: string | null;
             /** @description What fits and waits with the conflicts, because nothing of an atomic merge lands before them. */
-            waiting: string[];
+            waiting?: string[];
             /** @description Why the workspace was not moved or removed although the merge landed, and what does it. */
             waits?: string | null;
             workspace: string;
@@ -2347,6 +2367,11 @@ export interface components {
              * @description The most files, links and directories.
              */
             inodes?: number | null;
+        };
+        /** @description What a browser wants to fetch without a header, once and soon. */
+        NewTicket: {
+            /** @description A path of this API with its query. */
+            address: string;
         };
         /**
          * @description A token to issue. Exactly one of `admin`, `agent`, `workspace` and `project` says what it
@@ -2815,6 +2840,11 @@ export interface components {
             /** @description Its secret. */
             token: string;
         };
+        /** @description A browser that is signed in. */
+        SignedIn: {
+            /** @description The value of the header `Offshoot-Page`, which every request by the cookie needs. */
+            page: string;
+        };
         /** @description A snapshot. */
         Snapshot: {
             /** @description On whose behalf, such as the author of an imported commit. */
@@ -2943,6 +2973,11 @@ export interface components {
             merge_id: string;
             path: string;
             snapshot: string;
+        };
+        /** @description An address that works once. */
+        Ticket: {
+            /** @description The address that was asked for, with the ticket in its query. */
+            address: string;
         };
         /** @description A token without its secret. */
         Token: {
@@ -5063,6 +5098,42 @@ export interface operations {
             };
         };
     };
+    post_tickets: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The message that led to this; it is kept in the history */
+                "Offshoot-Message-Id"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTicket"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Ticket"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     get_tokens: {
         parameters: {
             query?: {
@@ -5832,6 +5903,8 @@ export interface operations {
             query?: {
                 /** @description Only to this path */
                 path?: string;
+                /** @description Only what is older than this: `next` of the page before */
+                after?: number;
                 /** @description At most so many */
                 limit?: number;
             };
@@ -6927,13 +7000,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done, and there is nothing to say */
-            204: {
+            /** @description Done */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SignedIn"];
                 };
             };
             /** @description An error */

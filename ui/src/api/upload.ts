@@ -24,7 +24,7 @@ function send(method: string, url: string, body: XMLHttpRequestBodyInit, headers
     };
   });
   request.open(method, url);
-  for (const [name, value] of Object.entries({ ...credentials(method), ...headers })) request.setRequestHeader(name, value);
+  for (const [name, value] of Object.entries({ ...credentials(), ...headers })) request.setRequestHeader(name, value);
   request.send(body);
   return { done, cancel: () => request.abort() };
 }

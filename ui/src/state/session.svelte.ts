@@ -1,7 +1,7 @@
 // Who is signed in, if anybody.
 import { me as askMe, signIn as askSignIn, signOut as askSignOut, type Me } from '~/api/me';
 import type { Problem } from '~/api/errors';
-import { onSignedOut, setCsrf } from '~/api/session';
+import { onSignedOut } from '~/api/session';
 import { live } from '~/live/live.svelte';
 
 class Session {
@@ -20,7 +20,6 @@ class Session {
   async check(): Promise<boolean> {
     const answer = await askMe();
     if (answer.ok) {
-      setCsrf(answer.data.csrf_token);
       this.me = answer.data;
       this.problem = null;
       this.state = 'in';
@@ -33,8 +32,8 @@ class Session {
   }
 
   async signIn(token: string): Promise<Problem | null> {
-    const answer = await askSignIn(token);
-    if (!answer.ok) return answer.problem;
+    const problem = await askSignIn(token);
+    if (problem) return problem;
     return (await this.check()) ? null : this.problem;
   }
 

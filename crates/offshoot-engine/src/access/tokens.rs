@@ -219,11 +219,16 @@ pub fn new_secret() -> Result<String> {
 
 /// 256 random bits that nobody can guess, in hexadecimal digits.
 pub fn random_hex() -> Result<String> {
-    let mut bytes = [0; 32];
+    Ok(to_hex(&random_bytes(32)?))
+}
+
+/// So many random bytes that nobody can guess.
+pub fn random_bytes(count: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; count];
     getrandom::fill(&mut bytes).map_err(|cause| {
         Error::internal("the system gives no random numbers").with_source(cause)
     })?;
-    Ok(to_hex(&bytes))
+    Ok(bytes)
 }
 
 fn after(at: Timestamp, ttl: Duration) -> Timestamp {

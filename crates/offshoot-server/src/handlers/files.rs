@@ -71,10 +71,16 @@ pub(crate) async fn serve(
     method: &Method,
     headers: &HeaderMap,
 ) -> Answer {
+    check_destination(headers)?;
     let (file, tag) = tagged(file).await?;
     let verdict = etag::decide_read(headers, path, &tag)?;
     let mut response = match verdict {
-        Verdict::NotModified => with_status(StatusCode::NOT_MODIFIED, Body::empty()),
+        Verdict::NotModified => {
+            // A browser puts these headers in the place of those that it has with the content.
+            let mut response = with_status(StatusCode::NOT_MODIFIED, Body::empty());
+            describe(response.headers_mut(), &file.mime, path, preview);
+            response
+        }
         Verdict::Go => {
             let range = etag::range(headers, &tag, file.size);
             content(&range, file, method, path, preview).await?
@@ -90,6 +96,23 @@ pub(crate) async fn serve(
         HeaderValue::from_static("private, no-cache"),
     );
     Ok(response)
+}
+
+/// Refuses a browser that wants to run a file, or to style a page with it: files of agents are there
+/// to be read and looked at.
+fn check_destination(headers: &HeaderMap) -> Result<()> {
+    const LOOKS: [&str; 8] = [
+        "empty", "document", "iframe", "frame", "image", "audio", "video", "track",
+    ];
+    let wanted = headers.get("sec-fetch-dest");
+    let wanted = wanted.map(|value| value.to_str().unwrap_or_default());
+    if wanted.is_none_or(|wanted| LOOKS.contains(&wanted)) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::PermissionDenied,
+        "a file is no part of a page",
+    ))
 }
 
 /// The tag of a file. To hash a large one takes a thread that may block.

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, json, ok};
 use crate::extract::{Json, Params, Query};
-use crate::sign_in;
 use offshoot_wire as wire;
 
 /// `POST /tokens`
@@ -53,15 +52,12 @@ pub(crate) async fn revoke(State(app): State<Shared>, caller: Caller, params: Pa
 }
 
 /// `GET /me`
-pub(crate) async fn me(caller: Caller, headers: HeaderMap) -> Answer {
-    let csrf = sign_in::cookie(&headers)
-        .filter(|secret| **secret == *caller.secret)
-        .map(sign_in::csrf_token);
+pub(crate) async fn me(caller: Caller) -> Answer {
     let own = blocking({
         let caller = caller.clone();
         move || Ok(caller.own_workspace().ok())
     })
     .await?;
     let workspace = own.map(|id| id.to_string());
-    ok(&wire::Me::new(caller.principal(), workspace, csrf))
+    ok(&wire::Me::new(caller.principal(), workspace))
 }

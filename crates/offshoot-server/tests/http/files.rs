@@ -107,6 +107,61 @@ fn conditions_are_kept() {
 }
 
 #[test]
+fn a_history_is_read_page_by_page() {
+    let (_data, running) = start();
+    for number in 0..5 {
+        running.client().put(FILE, &[number]);
+    }
+    let page = |after: &str| {
+        let target = format!("/api/v1/workspaces/w/history?limit=2{after}");
+        let page = running.client().get(&target).json();
+        let seqs = page["history"].as_array().unwrap().iter();
+        let seqs: Vec<i64> = seqs.map(|line| line["seq"].as_i64().unwrap()).collect();
+        (seqs, page["next"].as_i64())
+    };
+    let (mut all, mut next) = page("");
+    while let Some(after) = next {
+        let (seqs, further) = page(&format!("&after={after}"));
+        all.extend(seqs);
+        next = further;
+    }
+    assert!(all.is_sorted_by(|newer, older| newer > older), "{all:?}");
+    let whole = running.client().get("/api/v1/workspaces/w/history");
+    let count = whole.json()["history"].as_array().unwrap().len();
+    assert!(all.len() == count && count >= 5, "{all:?}");
+    assert!(whole.json().get("next").is_none());
+}
+
+#[test]
+fn a_browser_never_takes_a_file_for_a_part_of_a_page() {
+    let (_data, running) = start();
+    let tag = running.client().put(FILE, b"alert(1)");
+    let tag = tag.header("etag").unwrap().to_owned();
+    for wanted in ["empty", "document", "iframe", "image"] {
+        let reply = with(&running, "GET", &[("Sec-Fetch-Dest", wanted)], b"");
+        assert_eq!(reply.status, 200, "{wanted}");
+    }
+    for wanted in ["script", "style", "worker", "serviceworker", "object", "x"] {
+        let headers = [("Sec-Fetch-Dest", wanted), ("If-None-Match", &tag)];
+        let reply = with(&running, "GET", &headers, b"");
+        let got = (reply.status, reply.code());
+        assert_eq!(got, (403, "permission_denied".to_owned()), "{wanted}");
+    }
+    // What a browser has of a file is kept as safe as it was when it is told that it still holds.
+    let whole = with(&running, "GET", &[], b"");
+    let same = with(&running, "GET", &[("If-None-Match", &tag)], b"");
+    assert_eq!((whole.status, same.status), (200, 304));
+    for name in [
+        "content-security-policy",
+        "content-type",
+        "content-disposition",
+        "x-content-type-options",
+    ] {
+        assert_eq!(same.header(name), whole.header(name), "{name}");
+    }
+}
+
+#[test]
 fn ranges_are_exact() {
     let (_data, running) = start();
     let content: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();

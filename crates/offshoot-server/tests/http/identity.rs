@@ -270,30 +270,92 @@ fn a_cookie_alone_changes_nothing() {
         let headers = [&[("Cookie", cookie)], more].concat();
         nobody.send(method, path.as_bytes(), &headers, b"{}")
     };
-    let me = by_cookie("GET", "/api/v1/me", &[]).json();
+    // The other half is in the page and nowhere else, for the one script that may run there.
+    let page = signed.text();
+    let half = page.split("'offshoot.page', '").nth(1).unwrap();
+    let half = half.split('\'').next().unwrap();
+    let policy = signed.header("content-security-policy").unwrap();
+    let nonce = page.split("nonce=").nth(1).unwrap();
+    let nonce = nonce.split('>').next().unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    assert!(policy.contains(&format!("script-src 'nonce-{nonce}';")));
+    assert!(!set.contains(half) && !page.contains(cookie.split_once('=').unwrap().1));
+    // What somebody with the cookie alone can do: nothing, also not read or follow.
+    let secret = cookie.split_once('=').unwrap().1;
+    for (method, target) in [
+        ("GET", "/api/v1/me"),
+        ("GET", "/api/v1/events"),
+        ("GET", "/api/v1/workspaces/w/files/a?preview"),
+        ("POST", "/api/v1/workspaces"),
+        ("POST", "/api/v1/tickets"),
+        ("POST", "/sign-out"),
+    ] {
+        for wrong in [None, Some(""), Some("0"), Some(secret)] {
+            let more: Vec<_> = wrong.iter().map(|half| ("Offshoot-Page", *half)).collect();
+            let refused = by_cookie(method, target, &more);
+            let got = (refused.status, refused.code());
+            assert_eq!(got, (401, "unauthorized".to_owned()), "{target} {wrong:?}");
+        }
+    }
+    let more = [("Offshoot-Page", half)];
+    let me = by_cookie("GET", "/api/v1/me", &more).json();
     assert_eq!(
         (me["kind"].as_str(), me["operator"].as_str()),
         (Some("user"), Some("user"))
     );
-    let csrf = me["csrf_token"].as_str().unwrap();
-    let refused = by_cookie("POST", "/api/v1/workspaces", &[]);
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (403, "permission_denied")
-    );
-    assert_eq!(
-        by_cookie("POST", "/api/v1/workspaces", &[("Offshoot-Csrf", "0")]).status,
-        403
-    );
-    assert_eq!(
-        by_cookie("POST", "/api/v1/workspaces", &[("Offshoot-Csrf", csrf)]).status,
-        201
-    );
-    assert_eq!(
-        by_cookie("POST", "/sign-out", &[("Offshoot-Csrf", csrf)]).status,
-        204
-    );
-    assert_eq!(by_cookie("GET", "/api/v1/me", &[]).status, 401);
+    let alone = nobody.send("GET", b"/api/v1/me", &more, b"");
+    assert_eq!(alone.status, 401, "the other half alone");
+    assert_eq!(by_cookie("POST", "/api/v1/workspaces", &more).status, 201);
+    assert_eq!(by_cookie("POST", "/sign-out", &more).status, 204);
+    assert_eq!(by_cookie("GET", "/api/v1/me", &more).status, 401);
+}
+
+#[test]
+fn a_ticket_lets_a_browser_fetch_one_address_once() {
+    let (_data, running) = start();
+    let (admin, nobody) = (running.client(), Client::new(running.address, ""));
+    admin.create("w");
+    admin.put("/api/v1/workspaces/w/files/a.txt", b"text");
+    let ticket = |address: &str| {
+        let body = serde_json::json!({ "address": address }).to_string();
+        admin.post("/api/v1/tickets", &body)
+    };
+    for address in [
+        "/api/v1/workspaces/w/files/a.txt",
+        "/api/v1/workspaces/w/files/a.txt?preview=true",
+        "/api/v1/workspaces/w/archive?format=zip",
+    ] {
+        let given = ticket(address);
+        assert_eq!(given.status, 201, "{}", given.text());
+        let given = given.json()["address"].as_str().unwrap().to_owned();
+        assert!(given.starts_with(address), "{given}");
+        let other = given.replace("/workspaces/w/", "/workspaces/v/");
+        let got = [&given, &given].map(|address| nobody.get(address).status);
+        assert_eq!(got, [200, 401], "once: {given}");
+        assert_eq!(nobody.get(&other).status, 401, "elsewhere: {other}");
+    }
+    // It stands for no more than whoever asked for it.
+    let body = r#"{"workspace":"w"}"#;
+    let issued = admin.post("/api/v1/tokens", body).json();
+    let agent = Client::new(running.address, issued["secret"].as_str().unwrap());
+    let given = agent.post("/api/v1/tickets", r#"{"address":"/api/v1/tokens"}"#);
+    let given = given.json()["address"].as_str().unwrap().to_owned();
+    assert_eq!(nobody.get(&given).status, 403);
+    for bad in [
+        "",
+        "/",
+        "//evil/api/",
+        "http://evil/api/v1/me",
+        "/api/v1/me#x",
+        "/api/v1/me?ticket=1",
+        "/git/p",
+        "/api/ x",
+    ] {
+        let refused = ticket(bad);
+        let got = (refused.status, refused.code());
+        assert_eq!(got, (400, "invalid_request".to_owned()), "{bad}");
+    }
+    assert_eq!(nobody.get("/api/v1/me?ticket=0").status, 401);
 }
 
 #[test]
@@ -323,8 +385,5 @@ fn a_sign_in_leads_back_to_where_somebody_wanted_to_go() {
     assert_eq!(signed.status, 200, "{}", signed.text());
     assert!(signed.header("set-cookie").is_some());
     let page = signed.text();
-    assert!(
-        page.contains("content=\"0;url=/p/app?at=1&amp;x=%22\""),
-        "{page}"
-    );
+    assert!(page.contains("href=\"/p/app?at=1&amp;x=%22\""), "{page}");
 }

@@ -66,6 +66,7 @@ export const workspace = {
   'files.previous': 'Previous entry',
   'files.open': 'Open',
   'files.preview': 'Preview',
+  'files.notSaved': '{name} was not saved',
   'files.up': 'Up one directory',
   'files.select': 'Select',
   'files.closePreview': 'Close the preview',

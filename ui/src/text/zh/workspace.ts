@@ -66,6 +66,7 @@ export const workspace = {
   'files.previous': '上一项',
   'files.open': '打开',
   'files.preview': '预览',
+  'files.notSaved': '{name} 未能保存',
   'files.up': '上一级目录',
   'files.select': '选择',
   'files.closePreview': '关闭预览',

@@ -7,7 +7,8 @@ const marked = new Marked({ gfm: true, breaks: false, async: false, renderer: { 
 
 export interface Resolve {
   link: (path: string) => string;
-  image: (path: string) => string | null;
+  /** The picture at a path, as an address that lasts as long as the page; null if there is none. */
+  image: (path: string) => Promise<string | null>;
 }
 
 /** A relative address, joined to the directory of its file; null for all others. */
@@ -42,9 +43,12 @@ export function render(text: string, dir: string, resolve: Resolve): DocumentFra
   }
   for (const image of fragment.querySelectorAll('img')) {
     const path = relative(image.getAttribute('src') ?? '', dir);
-    const address = path === null ? null : resolve.image(path);
-    if (address) image.setAttribute('src', address);
-    else image.replaceWith(document.createTextNode(image.alt || '🖼'));
+    const words = document.createTextNode(image.alt || '🖼');
+    // The address in the text is not one that a browser may ask for by itself.
+    image.removeAttribute('src');
+    image.removeAttribute('srcset');
+    if (path === null) image.replaceWith(words);
+    else void resolve.image(path).then((address) => (address ? image.setAttribute('src', address) : image.replaceWith(words)));
   }
   for (const box of fragment.querySelectorAll('input')) box.setAttribute('aria-label', box.parentElement?.textContent?.trim().slice(0, 80) || 'task');
   return fragment;
