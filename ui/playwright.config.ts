@@ -21,7 +21,7 @@ export default defineConfig({
     ...(process.env.OFFSHOOT_LARGE ? [{ name: 'large', testMatch: '**/large.spec.ts' }] : []),
   ],
   globalSetup: './tests/setup.ts',
-  workers: 1,
+  workers: 2,
   // For a machine that does other things too; a test that passes waits for none of it.
   timeout: 120_000,
   expect: { timeout: 20_000 },

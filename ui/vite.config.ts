@@ -12,7 +12,7 @@ const SERVER = process.env.OFFSHOOT_URL ?? 'http://127.0.0.1:7420';
 /** Svelte, icons of the shell, and all of src/ that is neither a view nor loaded on demand. */
 const BASE = (id: string) =>
   /node_modules\/svelte\/|@lucide\/svelte\/dist\/(Icon|default|context|utils)/.test(id) ||
-  (/\/src\/(app|api|live|state|text|ui|look)\/|\/src\/main\.ts/.test(id) && !/\/src\/(ui\/preview|text\/zh)\/|app\/(SignIn|Palette|Help)\.svelte|ui\/(Diff|Tree|Table|Split|VirtualList|Dialog|Field|Checkbox|Switch|Select|drop|diff|save)\b|state\/(queue|review|decision|agents|file|uploads|listing|tree|workspace|history|comparison|project)\b|api\/(upload|files|time|project|reviews|agents|settings)\b/.test(id));
+  (/\/src\/(app|api|live|state|text|ui|look)\/|\/src\/main\.ts/.test(id) && !/\/src\/(ui\/preview|text\/zh)\/|app\/(SignIn|Palette|Help)\.svelte|ui\/(Diff|Tree|Table|Split|VirtualList|Dialog|Field|Checkbox|Switch|Select|drop|diff|save)\b|state\/(queue|review|decision|agents|file|uploads|listing|tree|workspace|history|comparison|project|link)\b|api\/(upload|files|time|project|reviews|agents|settings)\b/.test(id));
 
 /** The page as the server answers it: a fresh nonce, its CSP, never stored. */
 function answerPage(answer: ServerResponse, status = 200): void {

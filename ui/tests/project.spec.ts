@@ -54,6 +54,7 @@ test('forks are made, many at once, and undo takes them away', async ({ page }) 
   offshoot(['project', 'create', 'many', '--from', directory({ 'a.txt': 'a\n' })]);
   await page.goto(at('/p/many'));
   await expect(page.getByText('No agent works on it yet')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Fork' }).first()).toBeEnabled();
   await page.keyboard.press('f');
   const dialog = page.getByRole('dialog');
   await expect(dialog.getByLabel('Agent')).toBeFocused();
@@ -76,6 +77,7 @@ test('a fork is completed from the project', async ({ page }) => {
   await page.goto(at('/p/lands'));
   await page.getByRole('listitem').filter({ hasText: 'lea' }).getByRole('button', { name: 'Complete' }).click();
   await expect(page.getByRole('dialog').getByText('1 file merges')).toBeVisible();
+  await expect(page.getByRole('dialog').getByRole('button', { name: 'Complete' })).toBeFocused();
   await page.keyboard.press('Enter');
   await expect(page.getByText('lea has landed: 1 file')).toBeVisible();
   expect(offshoot(['project', 'cat', 'lands', 'b.txt'])).toBe('b');

@@ -1,4 +1,3 @@
-// Named so that it runs after home.spec.ts, which begins with an empty server.
 import { seriousFaults, look } from './axe';
 import { at, directory, expect, offshoot, test } from './kit';
 

@@ -82,7 +82,30 @@ pub(crate) fn provide(root: &Path) -> Outcome {
     provide_packages()?;
     provide_components(root)?;
     provide_nextest(root)?;
+    provide_browser();
     provide_generators(root)
+}
+
+/// Installs the browser where that can be done. Where it cannot, the tests in it are skipped and
+/// counted.
+fn provide_browser() {
+    if chromium().is_some() {
+        return;
+    }
+    println!("missing: chromium (tests of the web UI in a browser)");
+    if shell::find_program("apt-get").is_none() || !is_root() {
+        println!("install it, or name it in CHROMIUM; the tests in a browser are skipped");
+        return;
+    }
+    let install = ["install", "-y", "-q", "--no-install-recommends", "chromium"];
+    let installed = shell::run(apt().args(["update", "-q"]));
+    if let Err(error) = installed.and_then(|()| shell::run(apt().args(install))) {
+        println!("{error}; the tests in a browser are skipped");
+    }
+}
+
+fn is_root() -> bool {
+    shell::output(Command::new("id").arg("-u")).is_some_and(|id| id == "0")
 }
 
 /// Puts the generators of clients below the target directory. Where they cannot be had, the tests
@@ -127,14 +150,13 @@ fn provide_packages() -> Outcome {
         println!("missing: {} ({})", package.name, package.reason);
     }
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
-    let is_root = shell::output(Command::new("id").arg("-u")).is_some_and(|id| id == "0");
     if shell::find_program("apt-get").is_none() {
         let names = names.join(" ");
         return Err(format!(
             "install what Debian calls: {names}; then run this again"
         ));
     }
-    if !is_root {
+    if !is_root() {
         let names = names.join(" ");
         return Err(format!(
             "packages are missing; run: sudo apt-get update && sudo apt-get install -y \

@@ -48,6 +48,7 @@ fn run_steps(root: &Path, nextest_args: &[&str], skipped: &Path, steps: &mut Ste
     documents.args(["test", "--doc", "--workspace"]);
     steps.command(documents.env("OFFSHOOT_SKIPPED_FILE", skipped))?;
     steps.step("ui", || ui::check(root))?;
+    steps.step("ui in a browser", || ui::browse_or_skip(root, skipped))?;
     // Advisories need the network and change without us: they are not a test of this repository.
     if shell::succeeds(shell::cargo(root).args(["deny", "--version"])) {
         steps.command(shell::cargo(root).args(["deny", "check", "bans", "licenses", "sources"]))?;

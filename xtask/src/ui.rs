@@ -1,8 +1,10 @@
 //! `cargo xtask ui`: the web UI, built into the one file that the server embeds.
 //!
 //! The file is committed, so that a machine with Rust alone builds the whole product. `cargo xtask test`
-//! builds the UI again and compares.
+//! builds the UI again, compares, and drives it in a browser.
 
+use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -58,14 +60,30 @@ pub(crate) fn check(root: &Path) -> Outcome {
 pub(crate) fn build_and_browse(root: &Path) -> Outcome {
     install(root)?;
     shell::run(shell::cargo(root).args(["build", "--package", "offshoot-cli"]))?;
-    browse(root)
+    let browser = requirements::chromium()
+        .ok_or("there is no Chromium; install it, or name it in CHROMIUM")?;
+    browse(root, &browser)
+}
+
+/// Drives the UI in a browser against the binary that the tests before it ran. Without a browser
+/// that is noted among the skipped tests.
+pub(crate) fn browse_or_skip(root: &Path, skipped: &Path) -> Outcome {
+    let Some(browser) = requirements::chromium() else {
+        println!("skipped: there is no Chromium");
+        let noted = fs::OpenOptions::new().append(true).open(skipped);
+        return noted
+            .and_then(|mut file| writeln!(file, "the web UI in a browser: needs Chromium"))
+            .map_err(|error| format!("cannot note a skipped test: {error}"));
+    };
+    // Nothing is compiled, unless only some of the tests were asked for.
+    let build = ["test", "--workspace", "--no-run", "--quiet"];
+    shell::run(shell::cargo(root).args(build))?;
+    browse(root, &browser)
 }
 
 /// Drives the UI in a browser against the server that was built last.
-fn browse(root: &Path) -> Outcome {
+fn browse(root: &Path, browser: &Path) -> Outcome {
     let server = shell::target_dir(root).join("debug/offshoot");
-    let browser = requirements::chromium()
-        .ok_or("there is no Chromium; install it, or name it in CHROMIUM")?;
     shell::run(
         npm(root, &["run", "e2e"])
             .env("OFFSHOOT_BIN", server)

@@ -86,8 +86,10 @@ export class Listing {
     this.loading = false;
     if (!answer.ok) return;
     this.#next = answer.data.next ?? null;
-    const known = new Set(this.entries.map((entry) => entry.path));
-    this.entries = [...this.entries, ...answer.data.entries.filter((entry) => !known.has(entry.path))];
+    // What changed meanwhile may come again. The page is what is held, not all that is shown.
+    const fresh = new Map(answer.data.entries.map((entry) => [entry.path, entry]));
+    for (const { path } of this.entries) fresh.delete(path);
+    this.entries = this.entries.concat([...fresh.values()]);
   };
 
   #again = throttled(() => void this.load(), 1000);

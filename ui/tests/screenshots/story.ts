@@ -4,12 +4,13 @@ import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { APIRequestContext } from '@playwright/test';
-import { at, offshoot, tolerant } from '../kit';
+import { at, half, offshoot, tolerant } from '../kit';
+import { Repository } from '../repository';
 import { README, SALES, SHOP } from './files';
 
 interface Mark { real: number; shown: number }
 /** What was played: ids that addresses need, and when what happened, the moment of the pictures last. */
-export interface Story { merge: string; lines: string; json: string; guarded: string; marks: Mark[] }
+export interface Story { merge: string; lines: string; json: string; guarded: string; marks: Mark[]; repository: string }
 
 const marks: Mark[] = [];
 const mark = (minutesAgo: number) => void marks.push({ real: Date.now(), shown: -minutesAgo * 60_000 });
@@ -28,9 +29,9 @@ function shown({ marks }: Story, time: number): number {
   return now + before.shown + ((time - before.real) / (after.real - before.real)) * (after.shown - before.shown);
 }
 
-/** An answer of the server with its times moved. */
+/** An answer of the server with its times moved, and with a directory that a person might have. */
 export const shifted = (story: Story, text: string) =>
-  text.replace(/"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*Z)"/g, (_, time: string) => `"${new Date(shown(story, Date.parse(time))).toISOString()}"`);
+  text.replaceAll(story.repository, '/home/ana/src/greenleaf').replace(/"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*Z)"/g, (_, time: string) => `"${new Date(shown(story, Date.parse(time))).toISOString()}"`);
 
 function source(files: Record<string, string>, logo: Buffer): string {
   const dir = join(mkdtempSync(join(tmpdir(), 'offshoot-ui-source-')), 'greenleaf');
@@ -49,14 +50,14 @@ const swap = (path: string, ...pairs: [string, string][]) => pairs.reduce((text,
 
 /** Plays it all. */
 export async function play(request: APIRequestContext, logo: Buffer): Promise<Story> {
-  const me = (await (await request.get(at('/api/v1/me'))).json()) as { csrf_token: string };
   const spawn = async (id: string, role: string, parent = 'root', project?: string, priority = 0) => {
-    const answer = await request.post(at('/api/v1/agents'), { headers: { 'Offshoot-Csrf': me.csrf_token }, data: { id, role, parent, priority, ...(project && { project }) } });
+    const answer = await request.post(at('/api/v1/agents'), { headers: half(), data: { id, role, parent, priority, ...(project && { project }) } });
     if (!answer.ok()) throw new Error(await answer.text());
   };
 
+  const repository = new Repository('greenleaf', { ...SHOP, 'docs/logo.png': logo }, 'Open the shop');
   step(2900, () => {
-    offshoot(['project', 'create', 'greenleaf', '--from', source(SHOP, logo)]);
+    offshoot(['project', 'create', 'greenleaf', '--from', repository.dir, '--link']);
     offshoot(['project', 'policy', 'greenleaf', '--set', '*-lock.json=last-writer-wins', '--set', 'docs/**=union', '--protect', 'infra']);
     offshoot(['project', 'create', 'newsletter', '--from', source({ 'README.md': '# Newsletter\n', 'issues/2026-11.md': '# November\n' }, logo)]);
   });
@@ -81,6 +82,7 @@ export async function play(request: APIRequestContext, logo: Buffer): Promise<St
     put('ada', 'src/cart/cart.ts', swap('src/cart/cart.ts', ['  get total(): number {', '  /** In cents, with tax and without shipping. */\n  get total(): number {']), 'food-tax');
   });
   step(61, () => offshoot(['complete', 'ada', '--keep', '-m', 'Food has a lower tax', '--operator', 'ada', '--message', 'food-tax']));
+  step(58, () => offshoot(['push', 'greenleaf']));
   step(52, () => tolerant(['complete', 'cleo', '-m', 'Tell about pots and vouchers', '--operator', 'cleo', '--message', 'readme']));
   step(44, () => {
     put('bob', 'src/cart/cart.ts', swap('src/cart/cart.ts', ["import { priceOf } from", "import { priceOf, shipping } from"], ['    return cents;', '    return cents + shipping(cents);'], ['  remove(sku: string): void {\n    this.#lines.delete(sku);', '  remove(sku: string): boolean {\n    return this.#lines.delete(sku);']), 'checkout');
@@ -100,6 +102,10 @@ export async function play(request: APIRequestContext, logo: Buffer): Promise<St
     offshoot(['snapshot', 'dan', '-m', 'a card for each plant', '--operator', 'dan']);
     put('dan', 'styles/shop.css', `${SHOP['styles/shop.css']}li { padding: 12px; border-radius: 8px; }\n`, 'new-home');
     put('dan', 'data/sales.csv', SALES, 'new-home');
+  });
+  step(14, () => {
+    repository.commit({ 'docs/opening-hours.md': '# Opening hours\n\nThe greenhouse is open from nine to six.\n' }, 'Tell when the greenhouse is open');
+    repository.commit({ 'styles/shop.css': `${SHOP['styles/shop.css']}main { max-width: 72rem; }\n`, 'README.md': swap('README.md', ['port 3000', 'port 9000']) }, 'Use another port');
   });
   step(11, () => {
     offshoot(['fork', 'greenleaf', '--agent', 'finn']);
@@ -128,5 +134,5 @@ export async function play(request: APIRequestContext, logo: Buffer): Promise<St
   });
   mark(0);
   const { merges } = JSON.parse(offshoot(['--json', 'merge', 'log', 'greenleaf'])) as { merges: { merge_id: string; workspace: string }[] };
-  return { merge: merges.find((one) => one.workspace === 'bob')!.merge_id, lines: reviewOf('src/pricing/price.ts'), json: reviewOf('config/app.json'), guarded: reviewOf('infra/deploy.yml'), marks };
+  return { merge: merges.find((one) => one.workspace === 'bob')!.merge_id, lines: reviewOf('src/pricing/price.ts'), json: reviewOf('config/app.json'), guarded: reviewOf('infra/deploy.yml'), marks, repository: repository.dir };
 }

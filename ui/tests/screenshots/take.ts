@@ -44,6 +44,8 @@ const SHOTS: Shot[] = [
   { name: 'disk', path: '/w/ada/disk', ready: 'main svg' },
   { name: 'projects', path: '/p', ready: 'main li' },
   { name: 'graph', path: '/p/greenleaf', ready: 'main li', also: ['dark', 'phone'] },
+  { name: 'pull', path: '/p/greenleaf?do=pull', ready: 'dialog[open] li', also: ['dark', 'phone'] },
+  { name: 'push', path: '/p/greenleaf?do=push', ready: 'dialog[open] form p.mono' },
   { name: 'project-files', path: '/p/greenleaf/files/', ready: 'main [role=row]' },
   { name: 'merges', path: '/p/greenleaf/merges', ready: 'main li' },
   { name: 'merge', path: ({ merge }) => `/p/greenleaf/merges/${merge}`, ready: 'main li' },
