@@ -2,4 +2,4 @@
 import { defineConfig } from '@playwright/test';
 import tests from './playwright.config';
 
-export default defineConfig({ ...tests, testDir: 'tests/screenshots', testMatch: 'take.ts', globalSetup: ['./tests/setup.ts', './tests/screenshots/setup.ts'], timeout: 90_000, workers: 2, fullyParallel: true, projects: [] });
+export default defineConfig({ ...tests, testDir: 'tests/screenshots', testMatch: 'take.ts', globalSetup: ['./tests/setup.ts', './tests/screenshots/setup.ts'], timeout: 90_000, workers: 2, fullyParallel: true, projects: [{ name: 'screenshots' }] });

@@ -75,7 +75,9 @@ test.beforeAll(async ({ browser }) => {
     await ask('POST', '/agents', { parent: 'root', role: one });
   }
   for (const [name, text] of Object.entries(kinds(evil))) await put(WORKSPACE, name, text, evil[4]);
-  offshoot(['put', WORKSPACE, 'all.txt', '--operator', 'exe.\u202Egnp', '--message', evil[34]!], evil.toReversed().join('\n\n'));
+  // A name that looks like another is refused at the door.
+  expect(() => offshoot(['put', WORKSPACE, 'all.txt', '--operator', 'exe.\u202Egnp'], 'x')).toThrow();
+  offshoot(['put', WORKSPACE, 'all.txt', '--operator', evil[37]!, '--message', evil[34]!], evil.toReversed().join('\n\n'));
 
   const names = evil.slice(0, 8).map((one) => `${fileName(one)}.md`);
   offshoot(['project', 'create', PROJECT, '--from', directory({ ...Object.fromEntries(names.map((name) => [name, 'base\n'])), 'all.json': '{"a": 1}\n', 'safe.txt': 'safe\n' })]);

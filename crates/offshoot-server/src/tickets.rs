@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
+use axum::http::uri::PathAndQuery;
 use axum::http::{Method, StatusCode, Uri};
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_engine::random_hex;
@@ -106,7 +107,7 @@ pub(crate) async fn issue(
 ) -> Answer {
     let address = asked.address;
     let uri = address.parse::<Uri>().ok().filter(|uri| {
-        let same = uri.path_and_query().map(|parts| parts.as_str()) == Some(&address);
+        let same = uri.path_and_query().map(PathAndQuery::as_str) == Some(&address);
         same && address.starts_with("/api/") && address.len() <= MOST_ADDRESS
     });
     if uri.is_none_or(|uri| split(&uri).is_some()) {

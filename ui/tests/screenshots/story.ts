@@ -31,7 +31,7 @@ function shown({ marks }: Story, time: number): number {
 
 /** An answer of the server with its times moved, and with a directory that a person might have. */
 export const shifted = (story: Story, text: string) =>
-  text.replaceAll(story.repository, '/home/ana/src/greenleaf').replace(/"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*Z)"/g, (_, time: string) => `"${new Date(shown(story, Date.parse(time))).toISOString()}"`);
+  text.replaceAll(story.repository, '/srv/git/greenleaf').replace(/"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*Z)"/g, (_, time: string) => `"${new Date(shown(story, Date.parse(time))).toISOString()}"`);
 
 function source(files: Record<string, string>, logo: Buffer): string {
   const dir = join(mkdtempSync(join(tmpdir(), 'offshoot-ui-source-')), 'greenleaf');
