@@ -58,7 +58,7 @@ export async function play(request: APIRequestContext, logo: Buffer): Promise<St
   const repository = new Repository('greenleaf', { ...SHOP, 'docs/logo.png': logo }, 'Open the shop');
   step(2900, () => {
     offshoot(['project', 'create', 'greenleaf', '--from', repository.dir, '--link']);
-    offshoot(['project', 'policy', 'greenleaf', '--set', '*-lock.json=last-writer-wins', '--set', 'docs/**=union', '--protect', 'infra']);
+    offshoot(['project', 'policy', 'greenleaf', '--set', '*-lock.json=last-writer-wins', '--set', 'docs/**=union', '--protect', 'infra', '--landing', 'partial']);
     offshoot(['project', 'create', 'newsletter', '--from', source({ 'README.md': '# Newsletter\n', 'issues/2026-11.md': '# November\n' }, logo)]);
   });
   mark(2899);
