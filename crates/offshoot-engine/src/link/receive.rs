@@ -10,16 +10,18 @@ use offshoot_git::{
     GitProtocol, PackFiles, PackLimits, PushReport, PushRequest, ReceivedPack, RefCommand,
     VisibleHistory, advertise_refs,
 };
-use offshoot_store::WorkspaceRow;
+use offshoot_store::{ReadTx, WorkspaceKind, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, open_row_in};
 use crate::link::Links;
 use crate::project::clone::Repository;
-use crate::workspace::export::BRANCH;
+use crate::workspace::export::{ProjectRefs, refs_of};
 
 /// The option of a push that lets conflicts wait for a review.
 const REVIEW_OPTION: &str = "review";
+/// What the names of branches begin with.
+const BRANCHES: &str = "refs/heads/";
 /// How many paths a person is told.
 const MOST_TOLD: usize = 20;
 
@@ -70,14 +72,25 @@ impl Links {
 }
 
 /// Why a ref cannot be pushed, whatever it is to point at; none if it can.
-fn refused_ref(command: &RefCommand) -> Option<&'static str> {
-    if command.name != BRANCH {
-        return Some("only the branch `main` can be pushed here");
+fn refused_ref(command: &RefCommand, branch: &str) -> Option<String> {
+    let short = branch.trim_start_matches("refs/heads/");
+    if command.name != branch {
+        return Some(format!("only the branch `{short}` can be pushed here"));
     }
     match command.new {
         Some(_) => None,
-        None => Some("the branch `main` cannot be deleted"),
+        None => Some(format!("the branch `{short}` cannot be deleted")),
     }
+}
+
+/// What a client may know: the newest commit and, in a project, its other branches.
+pub(crate) fn visible_tips(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Vec<ObjectId>> {
+    let branches = match row.kind {
+        WorkspaceKind::Project => tx.refs(row.key, BRANCHES)?,
+        _ => Vec::new(),
+    };
+    let others = branches.into_iter().map(|branch| branch.target);
+    Ok(row.head.into_iter().chain(others).collect())
 }
 
 impl GitPush {
@@ -88,10 +101,22 @@ impl GitPush {
         })
     }
 
+    /// The branch that takes pushes, and the refs beside it.
+    fn refs(&self, row: &WorkspaceRow) -> Result<ProjectRefs> {
+        match &self.repository {
+            Repository::Project(_) => self.links.store().read(|tx| refs_of(tx, row.key)),
+            Repository::Workspace(_) => Ok(ProjectRefs::default()),
+        }
+    }
+
     /// Says what there is: the answer to `info/refs?service=git-receive-pack`.
     pub fn advertise(&self, protocol: GitProtocol, out: &mut dyn Write) -> Result<()> {
-        let head = self.row()?.head;
-        let refs: Vec<(&str, ObjectId)> = head.map(|head| (BRANCH, head)).into_iter().collect();
+        let row = self.row()?;
+        let known = self.refs(&row)?;
+        let head = row.head.map(|head| (known.branch.as_str(), head));
+        let others = known.others.iter();
+        let others = others.map(|other| (other.name.as_str(), other.target));
+        let refs: Vec<(&str, ObjectId)> = head.into_iter().chain(others).collect();
         advertise_refs(protocol, &refs, out)
     }
 
@@ -121,14 +146,14 @@ impl GitPush {
             let told = format!("the option `{option}` is not known here and means nothing");
             report.messages.push(told);
         }
+        let branch = self.refs(&self.row()?)?.branch;
         let mut wanted = None;
         for command in &request.commands {
-            let again = wanted.is_some().then_some("it is named twice");
-            let refused = refused_ref(command).or(again);
+            let again = wanted.is_some().then(|| "it is named twice".to_owned());
+            let refused = refused_ref(command, &branch).or(again);
             if refused.is_none() {
                 wanted = Some(command);
             }
-            let refused = refused.map(str::to_owned);
             report.refs.push((command.name.clone(), refused));
         }
         let some_refused = report.refs.iter().any(|(_, refused)| refused.is_some());
@@ -193,7 +218,9 @@ impl GitPush {
             ..limits.clone()
         };
         let stored = StoredObjects::new(&context.store, None);
-        let mut history = VisibleHistory::new(&stored, self.row()?.head.into_iter().collect());
+        let row = self.row()?;
+        let tips = (self.links.store()).read(|tx| visible_tips(tx, &row))?;
+        let mut history = VisibleHistory::new(&stored, tips);
         ReceivedPack::receive(input, files, &limits, &mut history)
             .map_err(|error| shallow_hint(error, request))
     }

@@ -21,7 +21,7 @@ use crate::link::incoming::{
     BothObjects, Comparison, chain_or_tip, compare, refuse_moved_submodules,
 };
 use crate::link::land::{Arriving, TRIES, state_in};
-use crate::link::receive::{Arrival, Landed};
+use crate::link::receive::{Arrival, Landed, visible_tips};
 use crate::merge::complete::{CompleteOptions, Completed, PushedCommit, refuse_conflicts};
 use crate::merge::fork_commits::ForkCommits;
 use crate::merge::plan_merge::MergeRequest;
@@ -43,7 +43,8 @@ impl Links {
             let objects = BothObjects::new(StoredObjects::new(self.store(), None), arrival.pack);
             // All that the tip reaches is looked for before anything is decided or written.
             let stored = StoredObjects::new(self.store(), None);
-            let mut history = VisibleHistory::new(&stored, project.head.into_iter().collect());
+            let tips = self.store().read(|tx| visible_tips(tx, &project))?;
+            let mut history = VisibleHistory::new(&stored, tips);
             let new = connected_objects(arrival.pack, &mut history, arrival.tip)?;
             let way = self.way_into_project(&project, arrival, &objects, &mut history)?;
             let planned = match &way {
@@ -179,7 +180,10 @@ impl Links {
             base,
             options: CompleteOptions {
                 atomic: (!arrival.review).then_some(true),
-                label: Some("Push main".to_owned()),
+                label: Some(format!(
+                    "Push {}",
+                    arrival.command.name.trim_start_matches("refs/heads/")
+                )),
                 push: Some(PushedCommit {
                     commit: arrival.tip,
                     over_protected: arrival.over_protected,
