@@ -4,10 +4,12 @@
 //! documentation. Where git only informs, nothing is refused; modes are the one exception, because
 //! what is no mode of git is not checked out here either.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use offshoot_core::{EntryKind, Error, GitMode, ObjectId, Result, escape_bytes};
 
+use crate::commit::Commit;
 use crate::dotgit::refuses_name;
 use crate::object::Kind;
 use crate::tree::Tree;
@@ -20,8 +22,8 @@ type Verdict = Result<(), String>;
 pub(crate) fn check_object(kind: Kind, id: &ObjectId, bytes: &Arc<[u8]>) -> Result<()> {
     let verdict = match kind {
         Kind::Blob => Ok(()),
-        Kind::Tree => check_tree(bytes),
-        Kind::Commit => check_commit(bytes),
+        Kind::Tree => check_tree(bytes).map(drop),
+        Kind::Commit => check_commit(bytes).map(drop),
         Kind::Tag => check_tag(bytes),
     };
     verdict.map_err(|why| {
@@ -30,10 +32,13 @@ pub(crate) fn check_object(kind: Kind, id: &ObjectId, bytes: &Arc<[u8]>) -> Resu
     })
 }
 
-fn check_tree(bytes: &Arc<[u8]>) -> Verdict {
-    // Order, duplicates, whole names and modes in octal.
+/// Reads a tree; the error says in git's words why it is refused. What its files hold is not looked at.
+pub fn check_tree(bytes: &Arc<[u8]>) -> Result<Tree, String> {
+    // Order, whole names and modes in octal.
     let tree = Tree::parse(Arc::clone(bytes)).map_err(|error| error.message().to_owned())?;
     let mut at = 0;
+    // A file and a directory of one name need not stand beside each other.
+    let mut names = HashSet::new();
     for entry in tree.iter() {
         let name = escape_bytes(entry.name);
         if bytes[at] == b'0' {
@@ -53,6 +58,9 @@ fn check_tree(bytes: &Arc<[u8]>) -> Verdict {
                 ));
             }
         };
+        if !names.insert(entry.name) {
+            return Err(format!("duplicateEntries: `{name}` is there twice"));
+        }
         if entry.name == b"." {
             return Err("hasDot: it holds the name `.`".to_owned());
         }
@@ -63,10 +71,12 @@ fn check_tree(bytes: &Arc<[u8]>) -> Verdict {
             return Err(format!("`{name}`: {why}"));
         }
     }
-    Ok(())
+    drop(names);
+    Ok(tree)
 }
 
-fn check_commit(bytes: &[u8]) -> Verdict {
+/// Reads a commit; the error says in git's words why it is refused.
+pub fn check_commit(bytes: &[u8]) -> Result<Commit, String> {
     let mut lines = Header::new(bytes)?;
     lines.id("tree ", "missingTree", "badTreeSha1")?;
     while lines.0.starts_with(b"parent ") {
@@ -80,10 +90,13 @@ fn check_commit(bytes: &[u8]) -> Verdict {
     if bytes.contains(&0) {
         return Err("nulInCommit: it holds a NUL".to_owned());
     }
-    // All that has to be read of it later.
-    crate::commit::Commit::parse(bytes)
-        .map(drop)
-        .map_err(|error| error.message().to_owned())
+    let commit = Commit::parse(bytes).map_err(|error| error.message().to_owned())?;
+    let once = ["tree", "parent", "author", "committer"];
+    let mut keys = commit.extra_headers.iter().map(|(key, _)| key.as_str());
+    match keys.find(|key| once.contains(key)) {
+        Some(key) => Err(format!("the header `{key}` is there twice")),
+        None => Ok(commit),
+    }
 }
 
 fn check_tag(bytes: &[u8]) -> Verdict {

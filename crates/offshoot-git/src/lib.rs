@@ -28,7 +28,6 @@ mod pack_receive;
 mod pkt_line;
 mod push_check;
 mod receive_pack;
-mod strict;
 mod tree;
 mod tree_build;
 mod tree_diff;
@@ -47,6 +46,7 @@ pub use export::{
 pub use export_branch::export_branch;
 pub use fetch::{CommitGraph, FetchPlan, FetchRequest, Filter, HistoryLimit};
 pub use fork_git::{BASE_BRANCH, fork_config, write_fork_git};
+pub use fsck::{check_commit, check_tree};
 pub use history::{
     MAX_TAG_DEPTH, parents_first, peel_to_commit, reachable_objects, reachable_objects_shallow,
     read_commit, tag_target,
@@ -63,7 +63,6 @@ pub use pack::{PackEntry, PackSummary, pack_objects, write_pack_index};
 pub use pack_receive::{PackFiles, PackLimits, ReceivedPack};
 pub use push_check::{VisibleHistory, connected_objects};
 pub use receive_pack::{PushReport, PushRequest, RefCommand, advertise_refs};
-pub use strict::{Refused, check_commit, check_tree};
 pub use tree::{
     EntryRef, Tree, TreeEntry, encode_tree, find_in, git_mode, is_dir_mode, lookup, read_tree,
     tree_bytes, walk_to,

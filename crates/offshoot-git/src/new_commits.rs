@@ -12,8 +12,8 @@ use offshoot_core::{EMPTY_TREE, Error, ErrorCode, GitMode, MAX_DEPTH, ObjectId, 
 
 use crate::commit::Commit;
 use crate::dotgit::{has_rules_for_content, refuses_content};
+use crate::fsck::{check_commit, check_tree};
 use crate::object::{Kind, ObjectReader};
-use crate::strict::{Refused, check_commit, check_tree};
 use crate::tree::{EntryRef, Tree, read_tree};
 
 /// Objects, and what each is.
@@ -55,7 +55,7 @@ pub struct TakenCommits {
     /// All that is new: the commits and what they hold. There may be more than the tips reach.
     pub objects: Vec<ObjectId>,
     /// Commits that cannot be taken, and why.
-    pub refused: Vec<(ObjectId, Refused)>,
+    pub refused: Vec<(ObjectId, String)>,
 }
 
 /// What is held of a commit. Its message may be long.
@@ -193,7 +193,7 @@ impl NewCommits<'_> {
     fn read_commit(
         &self,
         id: &ObjectId,
-    ) -> Result<std::result::Result<Node, (Refused, Vec<ObjectId>)>> {
+    ) -> Result<std::result::Result<Node, (String, Vec<ObjectId>)>> {
         let bytes = match self.read_own(id, Kind::Commit)? {
             Ok(bytes) => bytes,
             Err(why) => return Ok(Err((why, Vec::new()))),
@@ -225,7 +225,7 @@ impl NewCommits<'_> {
         &self,
         id: &ObjectId,
         kind: Kind,
-    ) -> Result<std::result::Result<Arc<[u8]>, Refused>> {
+    ) -> Result<std::result::Result<Arc<[u8]>, String>> {
         if *id == EMPTY_TREE && kind == Kind::Tree {
             // git knows it without having it.
             return Ok(Ok(Arc::default()));
@@ -247,7 +247,7 @@ impl NewCommits<'_> {
         taken: &HashMap<ObjectId, Taken>,
         seen: &Objects,
         most: usize,
-    ) -> Result<std::result::Result<Objects, Refused>> {
+    ) -> Result<std::result::Result<Objects, String>> {
         let mut bases = Vec::with_capacity(commit.parents.len());
         for parent in &commit.parents {
             bases.push(match taken.get(parent) {
@@ -271,7 +271,7 @@ impl NewCommits<'_> {
                 return Ok(Err(TOO_LATE.to_owned()));
             }
             let tree = match self.read_own(&open.tree, Kind::Tree)? {
-                Ok(bytes) => check_tree(&bytes)?,
+                Ok(bytes) => check_tree(&bytes),
                 Err(why) => Err(why),
             };
             let tree = match tree {
@@ -296,7 +296,7 @@ impl NewCommits<'_> {
         seen: &Objects,
         new: &mut Objects,
         next: &mut Vec<Open>,
-    ) -> Result<Option<Refused>> {
+    ) -> Result<Option<String>> {
         let mut base_trees = Vec::with_capacity(open.bases.len());
         for base in &open.bases {
             base_trees.push(self.base_tree(base)?);
