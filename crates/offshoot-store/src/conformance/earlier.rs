@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// The database of each earlier schema as SQL, the first one of schema 1.
-const DUMPS: [&str; 8] = [
+const DUMPS: [&str; 9] = [
     include_str!("schemas/1.sql"),
     include_str!("schemas/2.sql"),
     include_str!("schemas/3.sql"),
@@ -15,6 +15,7 @@ const DUMPS: [&str; 8] = [
     include_str!("schemas/6.sql"),
     include_str!("schemas/7.sql"),
     include_str!("schemas/8.sql"),
+    include_str!("schemas/9.sql"),
 ];
 
 /// The schemas of which there is a database.

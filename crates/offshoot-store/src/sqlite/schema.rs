@@ -16,7 +16,7 @@
 /// What each version adds; the first brings an empty database to version 1.
 pub(super) const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
-    VERSION_9,
+    VERSION_9, VERSION_10,
 ];
 
 const VERSION_1: &str = "
@@ -327,4 +327,12 @@ DELETE FROM setting WHERE key LIKE 'project-%-has-no-merged-git' OR key LIKE 're
 /// The repository that a project is linked to.
 const VERSION_9: &str = "
 ALTER TABLE project ADD COLUMN link TEXT;
+";
+
+/// What forks of a project begin with beside its files: the command that makes it, and for each fork
+/// the layer that came of it.
+const VERSION_10: &str = "
+ALTER TABLE project ADD COLUMN setup TEXT;
+ALTER TABLE fork ADD COLUMN setup INTEGER REFERENCES layer (key);
+CREATE INDEX fork_setup ON fork (setup) WHERE setup IS NOT NULL;
 ";
