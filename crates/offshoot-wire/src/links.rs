@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::merges::PendingConflict;
-use super::projects::Project;
+use super::setup::ProjectDetails;
 use super::{Time, hex, texts, time};
 
 /// What a project is linked to, and how far the two are apart.
@@ -69,16 +69,20 @@ impl From<&engine::LinkStatus> for Link {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkedProject {
     #[serde(flatten)]
-    project: Project,
+    project: ProjectDetails,
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<Link>,
 }
 
 impl LinkedProject {
-    /// A project, and its link if it has one.
-    pub fn new(project: &engine::Project, link: Option<&engine::LinkStatus>) -> Self {
+    /// A project, its link if it has one, and its setup if it has one.
+    pub fn new(
+        project: &engine::Project,
+        link: Option<&engine::LinkStatus>,
+        setup: Option<&engine::SetupStatus>,
+    ) -> Self {
         LinkedProject {
-            project: Project::from(project),
+            project: ProjectDetails::new(project, setup),
             link: link.map(Link::from),
         }
     }

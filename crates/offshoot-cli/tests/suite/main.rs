@@ -19,6 +19,7 @@ mod power_cut;
 mod projects;
 mod reading;
 mod serve;
+mod setup;
 mod support;
 mod surface;
 mod writers;

@@ -12,6 +12,7 @@
 //! | what a review keeps | `review.details` | `review.rs` |
 //! | policies and protected paths | `project.policy`, `project.protect` | `settings.rs` |
 //! | the repository that a project is linked to | `project.link` | `link.rs` |
+//! | the command that prepares forks | `project.setup` | `setup.rs` |
 //! | what a token may do | `token.scope` | `scope.rs` |
 //! | the rows of a fork, beside it | `forks/WS.N/fork.json` | `fork_note.rs` |
 //! | an update under way, beside the fork | `forks/WS.N/update.json` | `update_note.rs` |
@@ -27,6 +28,7 @@ mod receipt;
 mod review;
 mod scope;
 mod settings;
+mod setup;
 mod update_note;
 
 use offshoot_core::{Error, ErrorCode, Result};
@@ -41,6 +43,7 @@ pub(crate) use receipt::{parse_receipt, receipt_text, replace_ids_in_receipt};
 pub(crate) use review::{ContentAtOpening, Decision, Details};
 pub(crate) use scope::{StoredRule, StoredScope};
 pub(crate) use settings::{parse_policies, parse_protected, policies_text, protected_text};
+pub use setup::Setup;
 pub(crate) use update_note::UpdateNote;
 
 /// A shape that is stored as a JSON object.

@@ -494,6 +494,7 @@ pub(crate) fn add_project(
         policy: formats::policies_text(&[])?,
         protect: formats::protected_text(protect)?,
         link: None,
+        setup: None,
     })?;
     Ok(row)
 }

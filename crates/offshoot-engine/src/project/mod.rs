@@ -16,6 +16,7 @@ pub(crate) mod link;
 pub(crate) mod policy;
 pub(crate) mod protection;
 pub(crate) mod read;
+pub(crate) mod setup;
 
 use std::sync::Arc;
 

@@ -167,14 +167,12 @@ impl Projects {
         self.store().write(Durability::Synced, |tx| {
             let row = open_project(tx, project)?;
             allowed(&MergeSettings::read(tx, row.key)?)?;
-            let link = tx.project_settings(row.key)?.and_then(|row| row.link);
             tx.put_project(&ProjectRow {
-                key: row.key,
                 landing: settings.landing,
                 include_ignored: settings.include_ignored,
                 policy: policy.clone(),
                 protect: protect.clone(),
-                link,
+                ..settings_row(tx, row.key)?
             })?;
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))
                 .map(drop)
