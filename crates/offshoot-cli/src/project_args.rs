@@ -104,6 +104,9 @@ pub(crate) enum ProjectCommand {
     },
     /// Show or set how merges into it are decided
     Policy(crate::commands::PolicyArgs),
+    /// Show or set what every fork begins with beside its files: what a command makes, such as
+    /// `npm ci`
+    Setup(SetupArgs),
     /// Show what differs between two snapshots
     Diff {
         /// The project
@@ -182,8 +185,7 @@ pub(crate) struct ProjectCreate {
     /// Of a git repository, take the files that are there and not its history
     #[arg(long, requires = "from")]
     pub(crate) files: bool,
-    /// Take files, but not what `.gitignore` and `.offshootignore` name; a file
-    /// `.worktreeinclude` at the top names those to take nevertheless
+    /// Take files, but not what `.gitignore` and `.offshootignore` name
     #[arg(long, requires = "from")]
     pub(crate) ignore_rules: bool,
     /// What to call the snapshot; not with the history of a git repository
@@ -195,6 +197,28 @@ pub(crate) struct ProjectCreate {
         allow_hyphen_values = true
     )]
     pub(crate) label: Option<String>,
+}
+
+/// `project setup`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetupArgs {
+    /// The project [default: the one that is linked to the repository here]
+    #[arg(value_name = "NAME")]
+    pub(crate) project: Option<String>,
+    /// A file, or a pattern of files, that decides whether the command has to run again
+    /// [default: the lock files at the top of the project]
+    #[arg(long, value_name = "PATTERN", requires = "command")]
+    pub(crate) on: Vec<String>,
+    /// Run the command that is set again, for the files as they are now
+    #[arg(long, conflicts_with_all = ["command", "off"])]
+    pub(crate) refresh: bool,
+    /// Remove the setup; forks that have its results keep them
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) off: bool,
+    /// Set this command and run it, as you and with all that you may do: what has been merged into
+    /// the project can decide what it does
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 /// `fork`.

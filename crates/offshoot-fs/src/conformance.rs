@@ -62,6 +62,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("flatten shows what a fork shows", tree::flatten_is_the_fork),
     ("128 layers", tree::many_layers),
     ("more layers than possible", tree::too_many_layers),
+    ("what a setup made", tree::setup_layer),
     ("a second fork of the same name", life::second_fork_refused),
     ("forks do not see each other", life::forks_are_isolated),
     ("forks never write to layers", life::layers_do_not_change),

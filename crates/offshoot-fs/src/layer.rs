@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_sys::{OverlayXattrs, get_xattr, make_whiteout, set_xattr};
+use rustix::fs::{Timespec, Timestamps, futimens};
 
 use crate::errors::{is, write_error};
 use crate::tree_writer::{Owner, TreeWriter};
@@ -123,11 +124,44 @@ impl LayerWriter {
 
     /// A file with everything that `content` yields. Returns its size.
     pub fn file(&mut self, path: &RelPath, perm: u32, content: &mut dyn Read) -> Result<u64> {
+        self.write_file(path, perm, None, content)
+    }
+
+    /// A file like [`LayerWriter::file`] that keeps its time of modification, which build tools
+    /// compare.
+    pub fn file_of_time(
+        &mut self,
+        path: &RelPath,
+        perm: u32,
+        mtime_ns: i128,
+        content: &mut dyn Read,
+    ) -> Result<u64> {
+        let mtime = Timespec {
+            tv_sec: mtime_ns.div_euclid(1_000_000_000) as _,
+            tv_nsec: mtime_ns.rem_euclid(1_000_000_000) as _,
+        };
+        let times = Timestamps {
+            last_access: mtime,
+            last_modification: mtime,
+        };
+        self.write_file(path, perm, Some(times), content)
+    }
+
+    fn write_file(
+        &mut self,
+        path: &RelPath,
+        perm: u32,
+        times: Option<Timestamps>,
+        content: &mut dyn Read,
+    ) -> Result<u64> {
         let tree = self.tree()?;
         let bytes = (|| {
             let mut file = tree.file(path)?;
             let bytes = io::copy(content, &mut file)?;
             tree.set_metadata(&file, perm)?;
+            if let Some(times) = times {
+                futimens(&file, &times)?;
+            }
             io::Result::Ok(bytes)
         })()
         .map_err(|error| write_error(path, error))?;

@@ -49,5 +49,5 @@ pub use scan::{
     ChangedFile, DirNames, DirState, Memo, MemoEntry, NoFilter, RACY_WINDOW, Refusal, Scan,
     ScanCounts, ScanEntry, ScanFilter, ScannedDir, scan,
 };
-pub use stack::{Flatten, LayerEntry, LayerStack, MAX_LAYERS, OWN_LAYER};
+pub use stack::{Flatten, LayerEntry, LayerStack, MAX_LAYERS, OWN_LAYER, SETUP_LAYER};
 pub use tree_writer::Owner;

@@ -283,8 +283,10 @@ pub trait Provider: Send + Sync {
 
     /// Finds changes as [`Provider::changes`] does, but leaves out the content of some directories.
     ///
-    /// `prune` is called for each directory that only the fork has. If it returns true, the
-    /// directory itself is listed and nothing below it.
+    /// `prune` is called for each directory that only the fork has, or the fork and its setup layer
+    /// ([`crate::SETUP_LAYER`]). If it returns true, the directory itself is listed and nothing
+    /// below it. What the setup layer has and nobody touched is never listed, except that a copy
+    /// lists a directory of it that was pruned.
     fn changes_pruned(
         &self,
         layers: &[PathBuf],
@@ -321,8 +323,9 @@ pub trait Provider: Send + Sync {
     fn move_target(&self, layers: &[PathBuf], fork: &ForkDirs, target: &Path) -> Result<ForkDirs>;
 
     /// Moves a file or directory that only `from` has, with all that is in it, to this path of
-    /// `to`. Both forks are closed; `to` has the parent directory and nothing at the path. Does
-    /// nothing if `from` has nothing at the path.
+    /// `to`. Both forks are closed; `to` has the parent directory and nothing at the path, also if
+    /// its layers had something there that was removed from it. Does nothing if `from` has nothing
+    /// at the path.
     ///
     /// This is how ignored files follow a fork to another base. `unsupported` if it holds a
     /// directory of the base that was moved there, which stands on layers. For `overlay` one call

@@ -41,12 +41,20 @@ const OPEN_FILE: OFlags = OFlags::RDONLY
 /// reported. It is the newest layer of its stack. The `.git` of a fork comes this way.
 pub const OWN_LAYER: &str = "own";
 
+/// The file name extension of a *setup layer*, the lowest of its stack: what a project's setup made.
+/// The fork shows it and may change it, but it is not part of what the fork is compared with: what
+/// only this layer has counts as absent, so it is never told as gone, and a change of it is told as
+/// something that only the fork has.
+pub const SETUP_LAYER: &str = "setup";
+
 /// Open layers, the newest first.
 #[derive(Debug)]
 pub struct LayerStack {
     layers: Vec<OwnedFd>,
     /// The names at the top of the own layer, see [`OWN_LAYER`].
     own: Vec<CString>,
+    /// Whether the lowest layer is one of [`SETUP_LAYER`].
+    has_setup: bool,
     xattrs: OverlayXattrs,
     resolver: PathResolver,
 }
@@ -86,10 +94,11 @@ impl LayerStack {
         let mut stack = LayerStack {
             layers: layers.iter().map(open).collect::<Result<_>>()?,
             own: Vec::new(),
+            has_setup: layers.len() > 1 && has_extension(&layers[layers.len() - 1], SETUP_LAYER),
             xattrs,
             resolver: PathResolver::best(),
         };
-        if layers[0].extension().is_some_and(|end| end == OWN_LAYER) {
+        if has_extension(&layers[0], OWN_LAYER) {
             let mut reader = DirReader::default();
             let dir = openat(&stack.layers[0], c".", OPEN_DIR, Mode::empty());
             dir.map_err(io::Error::from)
@@ -99,9 +108,10 @@ impl LayerStack {
         Ok(stack)
     }
 
-    /// Treats the own layer like any other one: its changes are reported.
-    pub(crate) fn including_own(mut self) -> LayerStack {
+    /// Treats the own layer and the setup layer like any other one: their changes are reported.
+    pub(crate) fn including_all(mut self) -> LayerStack {
         self.own.clear();
+        self.has_setup = false;
         self
     }
 
@@ -190,6 +200,30 @@ impl LayerStack {
         (0..self.layers.len()).collect()
     }
 
+    /// The layers that a fork is compared with: all but the setup layer.
+    pub(crate) fn compared(&self) -> LayerIndexes {
+        (0..self.layers.len() - usize::from(self.has_setup)).collect()
+    }
+
+    pub(crate) fn has_setup(&self) -> bool {
+        self.has_setup
+    }
+
+    /// Whether the setup layer has a directory at this path.
+    pub(crate) fn setup_has_dir(&self, path: &RelPath) -> bool {
+        let Some(setup) = self.layers.last().filter(|_| self.has_setup) else {
+            return false;
+        };
+        let opened =
+            (self.resolver).open(setup.as_fd(), path.as_bytes(), OPEN_DIR, FollowLinks::Never);
+        opened.is_ok()
+    }
+
+    /// Whether only the setup layer has an entry that was found.
+    pub(crate) fn is_of_setup(&self, entry: &LayerEntry) -> bool {
+        self.has_setup && entry.layer + 1 == self.layers.len()
+    }
+
     /// A directory of the stack by its path; none if the stack shows no directory there.
     pub(crate) fn resolve_dir(&self, path: &RelPath) -> io::Result<Option<MergedDir>> {
         let mut dir = self.open_dir(&RelPath::root(), &self.all())?;
@@ -253,6 +287,10 @@ impl LayerStack {
             xattrs: self.xattrs,
         })
     }
+}
+
+fn has_extension(layer: &std::path::Path, extension: &str) -> bool {
+    layer.extension().is_some_and(|end| end == extension)
 }
 
 /// A directory of which it is known that the stack shows it.

@@ -10,6 +10,7 @@
 //!   another path. It is followed only if the mount follows it.
 //! - A file was **copied up**, perhaps without a change: that it is there proves nothing.
 //! - A directory may only be on the way to something.
+//! - What the **setup layer** has is shown, but it is not what the fork is compared with.
 //!
 //! Where the overlay uses `trusted` attributes, a `user.overlay.*` attribute was set by an agent
 //! and is ignored.
@@ -118,7 +119,7 @@ pub(crate) fn upper_differences(
         may_hold_stages: false,
         pending: vec![Pending {
             path: RelPath::root(),
-            base: Some(stack.all()),
+            base: Some(stack.compared()),
             source: Source::Upper { above: None },
         }],
     };
@@ -175,9 +176,15 @@ impl Scanner<'_> {
             }
         };
         match (lower, &dir.base) {
-            (Some(lower), Some(members)) if lower.path == dir.path => {
+            // Without a base it is merged with what the setup layer has there.
+            (Some(lower), base) if lower.path == dir.path => {
+                let members = base.as_deref().unwrap_or_default();
                 let base = self.stack.known_dir(&dir.path, members)?;
-                self.compare_merged(&dir.path, upper, &base)
+                let shown = match self.stack.has_setup() {
+                    true => self.stack.open_dir(&dir.path, &lower.members)?.members(),
+                    false => base.members(),
+                };
+                self.compare_merged(&dir.path, upper, &base, &shown)
             }
             (lower, base) => {
                 let base = match base {
@@ -268,12 +275,13 @@ impl Scanner<'_> {
     }
 
     /// Compares a directory that is merged with the one of the layers at its path: what the upper
-    /// does not name is unchanged.
+    /// does not name is unchanged. `shown` are the layers that have a part of it.
     fn compare_merged(
         &mut self,
         path: &RelPath,
         upper: UpperDir,
         base: &KnownDir<'_>,
+        shown: &[usize],
     ) -> io::Result<()> {
         let members = base.members();
         for name in upper.whiteouts {
@@ -287,7 +295,7 @@ impl Scanner<'_> {
             let below = path.join_name(name.to_bytes());
             let above = Some(LowerDir {
                 path: path.clone(),
-                members: members.clone(),
+                members: shown.to_vec(),
             });
             let source = Source::Upper { above };
             self.compare(below, was, &members, stat, source, None);
@@ -363,6 +371,9 @@ impl Scanner<'_> {
                 base: was_dir.then(|| base_members.to_vec()),
                 source,
             });
+            if was.is_none() && self.stack.setup_has_dir(&path) {
+                return;
+            }
         }
         let base = was.as_ref().map(BaseEntry::from);
         // Of a directory, what it shows is listed entry by entry.

@@ -36,7 +36,7 @@ fn project_routes() -> Vec<Route> {
         )
         .gives::<wire::Overview>()
         .query("project", Kind::Id, "Only this project"),
-        get(&of(""), "Show a project", projects::show).gives::<wire::Project>(),
+        get(&of(""), "Show a project", projects::show).gives::<wire::ProjectDetails>(),
         delete(
             &of(""),
             "Delete a project that has no open forks; its last snapshot is kept",

@@ -224,6 +224,7 @@ macro_rules! pass_on_project_reads {
             layer(key: i64) -> Option<LayerRow>;
             layers_showing(tree: &ObjectId, sidecar: &ObjectId) -> Vec<LayerRow>;
             layers() -> Vec<LayerRow>;
+            layers_of_level(project: WorkspaceKey, level: i64) -> Vec<LayerRow>;
             layers_in_use() -> Vec<i64>;
             agent(id: &AgentId) -> Option<AgentRow>;
             agents() -> Vec<AgentRow>;

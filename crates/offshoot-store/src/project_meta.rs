@@ -42,7 +42,10 @@ pub trait ProjectReads {
     /// Every layer, in the order of numbers.
     fn layers(&self) -> Result<Vec<LayerRow>>;
 
-    /// The layers that open forks name as their topmost, without repetition.
+    /// The layers of a project that have this level, the newest first.
+    fn layers_of_level(&self, project: WorkspaceKey, level: i64) -> Result<Vec<LayerRow>>;
+
+    /// The layers that open forks name as their topmost or as their setup, without repetition.
     fn layers_in_use(&self) -> Result<Vec<i64>>;
 
     /// An agent by its name, the removed ones too.

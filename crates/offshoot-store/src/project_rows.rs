@@ -33,6 +33,8 @@ pub struct ProjectRow {
     pub branch: Option<String>,
     /// What was last taken from a directory as JSON; none if nothing was.
     pub source: Option<String>,
+    /// The command that prepares its forks as JSON; none if there is none.
+    pub setup: Option<String>,
 }
 
 /// A branch or a tag of a project beside its own branch, or a commit that is kept for a merge that
@@ -76,7 +78,7 @@ pub struct LayerRow {
     /// How many layers its stack has, itself included.
     pub depth: i64,
     /// 0 for a base layer or the difference of one merge, one more for each time that differences
-    /// were put together.
+    /// were put together; less than 0 for a layer that shows no state of the project.
     pub level: i64,
     /// The tree that the stack shows.
     pub tree: ObjectId,
@@ -115,6 +117,8 @@ pub struct ForkRow {
     pub provider: Option<String>,
     /// The topmost layer that its directory stands on, once there is a directory.
     pub layer: Option<i64>,
+    /// The layer with what the setup of its project made, if its directory stands on one.
+    pub setup: Option<i64>,
     /// The number of its private directory, which grows when the fork moves to another base.
     pub place: i64,
 }

@@ -18,6 +18,7 @@ mod review_content;
 mod review_requests;
 mod reviews;
 mod search;
+mod setup;
 mod snapshots;
 mod tokens;
 mod tools;
@@ -50,6 +51,7 @@ pub use review_content::{MergedTexts, ReviewContent};
 pub use review_requests::{MergeTextsRequest, ResolveManyRequest, ResolveRequest, TakeRequest};
 pub use reviews::{ManyResolved, Resolved, Review, Reviews};
 pub use search::{FileMatch, FileMatches};
+pub use setup::{ProjectDetails, ProjectSetup, Setup};
 pub use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
     Status, Synced, Taken, differences,

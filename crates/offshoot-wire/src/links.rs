@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::merges::PendingConflict;
-use super::projects::Project;
+use super::setup::ProjectDetails;
 use super::{Time, hex, texts, time};
 
 /// What a project is linked to, and how far the two are apart.
@@ -69,7 +69,7 @@ impl From<&engine::LinkStatus> for Link {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkedProject {
     #[serde(flatten)]
-    project: Project,
+    project: ProjectDetails,
     /// The name of its branch for git.
     default_branch: String,
     /// Branches beside that one.
@@ -80,14 +80,15 @@ pub struct LinkedProject {
 }
 
 impl LinkedProject {
-    /// A project, and its link if it has one.
+    /// A project, its link if it has one, and its setup if it has one.
     pub fn new(
         project: &engine::Project,
         refs: &engine::RefCounts,
         link: Option<&engine::LinkStatus>,
+        setup: Option<&engine::SetupStatus>,
     ) -> Self {
         LinkedProject {
-            project: Project::from(project),
+            project: ProjectDetails::new(project, setup),
             default_branch: refs.branch.clone(),
             other_branches: refs.other_branches,
             tags: refs.tags,

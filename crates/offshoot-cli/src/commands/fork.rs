@@ -3,12 +3,15 @@
 use std::os::unix::ffi::OsStrExt;
 
 use offshoot_core::WorkspaceId;
-use offshoot_engine::{Fork, ForkOptions, ProviderName, copy_note};
+use offshoot_engine::{Fork, ForkOptions, Included, ProviderName, copy_note};
 
-use super::{Context, link, merges, snapshots};
+use super::{Context, link, merges, setup, snapshots};
 use crate::output::{CommandResult, Exit, count, short, shown};
 use crate::project_args::ForkArgs;
 use offshoot_wire as wire;
+
+/// The most files that were not copied that are named.
+const MOST_NOTES: usize = 20;
 
 /// Makes forks and prints their paths.
 pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
@@ -24,6 +27,9 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
     if args.at.is_none() {
         link::pull_before_fork(cx, &project);
     }
+    if let Some(status) = cx.engine.projects.setup(&project)? {
+        setup::note_if_stale(cx, &project, &status);
+    }
     let (mut forks, mut note) = (Vec::new(), None);
     for _ in 0..args.count.unwrap_or(1) {
         let (fork, path) = cx.engine.forks.fork_out(&project, &options, &cx.cause)?;
@@ -33,6 +39,10 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
             cx.output.line("")?;
         }
         note = note_of(cx, args, &fork);
+        // All forks of one command get the same.
+        if forks.is_empty() {
+            note_included(cx, &fork.included);
+        }
         forks.push(wire::Fork::new(&fork, Some(&path)).with_note(note.clone()));
     }
     if cx.output.json() {
@@ -55,6 +65,23 @@ fn note_of(cx: &Context<'_>, args: &ForkArgs, fork: &Fork) -> Option<String> {
     }
     let note = cx.engine.forks.note_of(fork);
     note.or_else(|| (!is_mount).then(|| copy_note(made_by)))
+}
+
+/// Says what was copied from the person's working tree, because the agent can read it.
+fn note_included(cx: &mut Context<'_>, included: &Included) {
+    if !included.files.is_empty() {
+        let files = count(included.files.len() as i64, "file", "files");
+        cx.output
+            .note(format_args!("copied {files} that `.worktreeinclude` names"));
+    }
+    for (path, why) in included.left_out.iter().take(MOST_NOTES) {
+        cx.output
+            .note(format_args!("did not copy {}: {why}", shown(path)));
+    }
+    if included.left_out.len() > MOST_NOTES {
+        let more = included.left_out.len() - MOST_NOTES;
+        cx.output.note(format_args!("did not copy {more} more"));
+    }
 }
 
 /// Moves a fork onto the newest snapshot of its project.

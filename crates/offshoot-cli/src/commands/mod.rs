@@ -18,6 +18,7 @@ mod policies;
 mod project;
 mod reviews;
 mod serve;
+mod setup;
 mod shell;
 mod snapshots;
 mod token;

@@ -12,7 +12,7 @@ use offshoot_engine::{
 
 use super::clone::Cloned;
 use super::workspace::fields;
-use super::{Context, clone, files, link, merges, snapshots};
+use super::{Context, clone, files, link, merges, setup, snapshots};
 use crate::bytes;
 use crate::file_args::DiffForm;
 use crate::link_args::{LinkMode, Pull};
@@ -73,6 +73,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: ProjectCommand) -> CommandResul
             put(cx, &project.parse()?, &bytes::path(&path)?, file, &options)
         }
         ProjectCommand::Policy(args) => super::policies::policy(cx, &args),
+        ProjectCommand::Setup(args) => setup::run(cx, &args),
         ProjectCommand::Versions { project, path } => {
             versions(cx, &project.parse()?, &bytes::path(&path)?)
         }
@@ -281,8 +282,9 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
     let project = cx.engine.projects.project(id)?;
     let status = link::status(cx, id)?;
     let refs = cx.engine.projects.ref_counts(id)?;
+    let setup = cx.engine.projects.setup(id)?;
     if cx.output.json() {
-        let document = wire::LinkedProject::new(&project, &refs, status.as_ref());
+        let document = wire::LinkedProject::new(&project, &refs, status.as_ref(), setup.as_ref());
         cx.output.document(&document)?;
         return Ok(Exit::Done);
     }
@@ -305,6 +307,10 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
         ("changed", local(project.changed_at)),
     ];
     rows.extend(status.iter().flat_map(link::rows));
+    rows.extend(setup.iter().flat_map(setup::rows));
+    if let Some(setup) = &setup {
+        setup::note_if_stale(cx, id, setup);
+    }
     fields(cx, &rows)
 }
 

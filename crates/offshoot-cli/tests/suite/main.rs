@@ -23,6 +23,7 @@ mod reading;
 #[cfg(target_os = "linux")]
 mod rootless;
 mod serve;
+mod setup;
 mod support;
 mod surface;
 mod writers;

@@ -89,15 +89,18 @@ fn a_project_from_a_directory() {
     let refused = place.run(&["--json", "project", "diff", "q"]);
     assert_eq!(failed(&refused), "invalid_request");
 
-    // The directory is what counts: the edit goes, what is new comes.
+    // What is new in the directory comes, and what was changed here stays.
     write(&source, "new", "new\n");
     let synced = json(&place, &["project", "sync", "p", "source"]);
     assert_eq!(
         (&synced["synced"], &synced["skipped"], &synced["total"]),
-        (&json!(2), &json!(1), &json!(3))
+        (&json!(1), &json!(2), &json!(3))
     );
-    let again = place.done(&["project", "sync", "p", "source"]);
-    assert!(again.stderr.contains("nothing differs"), "{}", again.stderr);
+    assert_eq!(synced["merge"]["merged"], json!(["new"]));
+    let edited = place.done(&["project", "cat", "p", "README"]);
+    assert_eq!(edited.bytes, b"read me again\n");
+    let again = place.done(&["project", "sync", "p"]);
+    assert!(again.stderr.contains("nothing changed"), "{}", again.stderr);
 
     assert_eq!(
         place.done(&["project", "delete", "q"]).golden(),

@@ -10,7 +10,7 @@ use super::{Access, Operation, Reach};
 use crate::{
     BlameLine, BlameTarget, Content, DirNode, FileVersion, ImportOptions, Imported, LinkStatus,
     OpenFile, Project, ProjectDifference, ProjectEntry, ProjectImport, ProjectSynced, PullOptions,
-    Pulled, PushOptions, Pushed, Snapshot, WriteOptions,
+    Pulled, PushOptions, Pushed, SetupStatus, Snapshot, WriteOptions,
 };
 
 /// Where on the host a project comes from.
@@ -43,6 +43,12 @@ impl Access {
     pub fn project(&self, id: &ProjectId) -> Result<Project> {
         self.check_project(id)?;
         self.rooms.projects.project(id)
+    }
+
+    /// See [`Projects::setup`](crate::Projects::setup).
+    pub fn project_setup(&self, id: &ProjectId) -> Result<Option<SetupStatus>> {
+        self.check_project(id)?;
+        self.rooms.projects.setup(id)
     }
 
     /// See [`Projects::create_project`](crate::Projects::create_project).

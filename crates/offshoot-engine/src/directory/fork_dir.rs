@@ -10,6 +10,7 @@ use crate::content::rows::{base_state, fork_row, open_row_by_key, project_name, 
 use crate::content::state::State;
 use crate::directory::Directories;
 use crate::directory::layers::Stack;
+use crate::directory::setup_layer::setup_place;
 use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
 
@@ -46,6 +47,10 @@ impl Directories {
             git: fork.git,
             origin: row.head.map(ObjectId::to_hex),
             layers: stack.rows.iter().map(LayerNote::from).collect(),
+            setup: setup_place(stack).and_then(|place| {
+                let name = place.file_name()?;
+                Some(name.to_string_lossy().into_owned())
+            }),
             boot: offshoot_sys::boot_id(),
             rows_on_disk: rows == ForkRows::OnDisk,
         };
@@ -121,6 +126,10 @@ impl Directories {
         )?;
         let begun = self.write_new_fork_git(provider, stack, &dirs, row, fork);
         let filled = begun.and_then(|()| self.write_index_over_layers(row, stack, &dirs));
+        let filled = filled.and_then(|dir| {
+            self.copy_included(stack, &dirs.target)?;
+            Ok(dir)
+        });
         let noted = filled.and_then(|dir| {
             // The store refuses this if the layers were collected meanwhile.
             self.store().write(Durability::Relaxed, |tx| {
@@ -130,6 +139,7 @@ impl Directories {
                 tx.update_workspace(&now)?;
                 let mut fork = fork_row(tx, &now)?;
                 fork.layer = Some(stack.top);
+                fork.setup = stack.setup;
                 fork.provider = Some(provider.name().as_str().to_owned());
                 tx.put_fork(&fork)
             })?;
@@ -173,7 +183,7 @@ impl Directories {
             return Ok(());
         }
         let fork = self.store().read(|tx| fork_row(tx, row))?;
-        let (Some(layer), Some(provider)) = (fork.layer, &fork.provider) else {
+        let (Some(_), Some(provider)) = (fork.layer, &fork.provider) else {
             return Err(Error::internal("the fork has a directory but no layers"));
         };
         let provider = self.provider_that_made(provider.parse()?)?;
@@ -188,7 +198,7 @@ impl Directories {
                 format!("the directory of the workspace `{}` is missing", row.id),
             ));
         }
-        let stack = self.stack_of(fork.project, layer)?;
+        let stack = self.stack_of_fork(&fork)?;
         provider
             .ensure(&stack.layers, &dirs)
             .map(drop)

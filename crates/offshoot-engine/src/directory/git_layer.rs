@@ -49,8 +49,14 @@ fn base_of(row: &LayerRow) -> Result<ObjectId> {
 }
 
 impl Directories {
-    /// The layers of a fork that begins with a state, including its `.git` layer if it has one.
+    /// The layers of a fork that begins with a state, including its `.git` layer if it has one, and
+    /// what the setup of the project made for that state.
     pub(crate) fn stack_for_fork(&self, fork: &ForkRow, state: State) -> Result<Stack> {
+        let stack = self.stack_with_git(fork, state)?;
+        self.with_setup(stack, fork, state)
+    }
+
+    fn stack_with_git(&self, fork: &ForkRow, state: State) -> Result<Stack> {
         loop {
             let stack = self.stack_for(fork.project, state, Some(fork.base))?;
             if !fork.git {

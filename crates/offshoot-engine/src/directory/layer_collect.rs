@@ -9,6 +9,7 @@ use offshoot_store::{Durability, ReadTx};
 
 use crate::directory::Directories;
 use crate::directory::layers::COLLECTION_LOCK;
+use crate::directory::setup_layer::{SETUP_LEVEL, setup_in};
 
 impl Directories {
     /// Removes layers that neither an open fork nor the head of a project uses: the rows first, then
@@ -113,12 +114,17 @@ impl Directories {
     }
 }
 
-/// Layers of open forks and of the heads of open projects, with all below them.
+/// Layers of open forks and of the heads of open projects, with all below them, and the newest results
+/// of each setup.
 fn layers_to_keep(tx: &dyn ReadTx) -> Result<HashSet<i64>> {
     let mut tops = tx.layers_in_use()?;
     for project in tx.projects(None, 0)? {
         let rows = tx.layers_showing(&project.tree, &project.sidecar)?;
         tops.extend(rows.first().map(|row| row.key));
+        if setup_in(tx, project.key)?.is_some() {
+            let setups = tx.layers_of_level(project.key, SETUP_LEVEL)?;
+            tops.extend(setups.first().map(|row| row.key));
+        }
     }
     let mut kept = HashSet::new();
     for top in tops {

@@ -46,6 +46,21 @@ pub(crate) struct Stack {
     pub(crate) layers: Arc<[PathBuf]>,
     /// Their rows, in the same order.
     pub(crate) rows: Arc<[LayerRow]>,
+    /// The setup layer, whose directory is the last and which has no row among these.
+    pub(crate) setup: Option<i64>,
+    /// The work tree of a person, whose `.worktreeinclude` names files for a fork.
+    pub(crate) work_tree: Option<PathBuf>,
+}
+
+impl Stack {
+    /// Whether its layers still have rows.
+    pub(crate) fn has_rows(&self, tx: &dyn ReadTx) -> Result<bool> {
+        let has_setup = match self.setup {
+            Some(setup) => tx.layer(setup)?.is_some(),
+            None => true,
+        };
+        Ok(has_setup && tx.layer(self.top)?.is_some())
+    }
 }
 
 impl Directories {
@@ -105,8 +120,8 @@ impl Directories {
     /// its fork again on other layers.
     pub(crate) fn is_gone(&self, stack: &Stack) -> Result<bool> {
         self.forget_stack(stack.top);
-        let row = self.store().read(|tx| tx.layer(stack.top))?;
-        Ok(row.is_none() || !stack.layers.iter().all(|layer| layer.is_dir()))
+        let has_rows = self.store().read(|tx| stack.has_rows(tx))?;
+        Ok(!has_rows || !stack.layers.iter().all(|layer| layer.is_dir()))
     }
 
     /// Removes a stack from the cache, because its layers are gone.
@@ -173,6 +188,8 @@ impl Directories {
             state,
             layers: rows.iter().map(|row| self.layer_path(row)).collect(),
             rows: rows.into(),
+            setup: None,
+            work_tree: None,
         };
         self.stacks().insert(top, stack.clone());
         Ok(Some(stack))

@@ -11,6 +11,7 @@ pub(crate) mod disk_entry;
 pub(crate) mod fork_dir;
 pub(crate) mod git_layer;
 pub(crate) mod git_move;
+pub(crate) mod included;
 pub(crate) mod last_use;
 pub(crate) mod layer_collect;
 pub(crate) mod layer_write;
@@ -23,6 +24,7 @@ pub(crate) mod providers;
 pub(crate) mod read;
 pub(crate) mod repair;
 pub(crate) mod replacement;
+pub(crate) mod setup_layer;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

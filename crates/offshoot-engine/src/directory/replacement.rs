@@ -74,7 +74,7 @@ impl Directories {
             let mount_point = ForkDirs::new(self.context.data.tmp().join("nowhere"), &note.target);
             provider.cleanup(&mount_point)?;
         } else if note.target.exists() {
-            let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+            let stack = self.stack_of_fork(fork)?;
             provider.move_target(&stack.layers, &aside, &new.target)?;
         }
         let _ = std::fs::remove_file(self.context.data.memo(row.key));

@@ -65,9 +65,7 @@ impl Forks {
         let overlay = self.directories.provider_that_made(ProviderName::Overlay)?;
         let old = self.directories.fork_dirs(row, fork.place);
         overlay.close(&old)?;
-        let stack = self
-            .directories
-            .stack_of(fork.project, fork.layer.unwrap_or_default())?;
+        let stack = self.directories.stack_of_fork(fork)?;
         let project = self.store().read(|tx| project_name(tx, fork))?;
         let next = self.directories.next_dirs(row, fork);
         let filled = self

@@ -27,6 +27,7 @@ use crate::content::rows::{fork_row, open_project, project_name, state_of, state
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
 use crate::context::idempotency::ExtraWrite;
 use crate::directory::fork_dir::{ForkRows, LAYER_TRIES};
+use crate::directory::included::Included;
 use crate::fork::Forks;
 use crate::workspace::life::Workspace;
 
@@ -72,6 +73,8 @@ pub struct Fork {
     pub provider: Option<ProviderName>,
     /// Whether its directory has a `.git` at its base.
     pub git: bool,
+    /// What was copied into it from the person's working tree, if it was made just now.
+    pub included: Included,
 }
 
 /// What came of one attempt to make a fork.
@@ -130,6 +133,7 @@ impl ForkStart {
             git: options.git,
             provider: options.provider.map(|name| name.as_str().to_owned()),
             layer: None,
+            setup: None,
             place: 1,
         };
         (row, fork)
@@ -144,10 +148,10 @@ impl ForkStart {
         also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Option<(WorkspaceRow, ForkRow)>> {
-        if let Some(layer) = fork.layer
-            && tx.layer(layer)?.is_none()
-        {
-            return Ok(None);
+        for layer in fork.layer.iter().chain(&fork.setup) {
+            if tx.layer(*layer)?.is_none() {
+                return Ok(None);
+            }
         }
         self.objects
             .iter()
@@ -251,6 +255,7 @@ impl Forks {
             row.materialized = true;
             row.handed_out = true;
             fork.layer = Some(stack.top);
+            fork.setup = stack.setup;
             fork.provider = Some(provider.name().as_str().to_owned());
             let dirs = self.directories.fork_dirs(&row, fork.place);
             let durability = start.durability(also);
@@ -272,24 +277,32 @@ impl Forks {
                     Err(error)
                 };
             }
-            if let Err(error) = self
+            let begun = self
                 .directories
                 .write_new_fork_git(&*provider, &stack, &dirs, &row, &fork)
-            {
-                provider.cleanup(&dirs)?;
-                return if self.directories.is_gone(&stack)? {
-                    Ok(Attempt::Again)
-                } else {
-                    Err(error)
-                };
-            }
+                .and_then(|()| self.directories.copy_included(&stack, &dirs.target));
+            let included = match begun {
+                Ok(included) => included,
+                Err(error) => {
+                    provider.cleanup(&dirs)?;
+                    return if self.directories.is_gone(&stack)? {
+                        Ok(Attempt::Again)
+                    } else {
+                        Err(error)
+                    };
+                }
+            };
             let made = self.store().write(durability, |tx| {
                 start.insert(tx, row.clone(), fork.clone(), also, cause)
             });
             match made {
                 Ok(Some((row, fork))) => {
                     let path = self.context.data.workspace(id);
-                    Ok(Attempt::Made((as_fork(project.clone(), row, fork), path)))
+                    let fork = Fork {
+                        included: included.clone(),
+                        ..as_fork(project.clone(), row, fork)
+                    };
+                    Ok(Attempt::Made((fork, path)))
                 }
                 Ok(None) => {
                     self.directories.forget_stack(stack.top);
@@ -562,6 +575,7 @@ fn as_fork(project: ProjectId, row: WorkspaceRow, fork: ForkRow) -> Fork {
         priority: fork.priority,
         provider: fork.provider.and_then(|name| name.parse().ok()),
         git: fork.git,
+        included: Included::default(),
     }
 }
 

@@ -22,6 +22,9 @@ pub(crate) struct ForkNote {
     /// The snapshot that the layers show.
     pub(crate) origin: Option<String>,
     pub(crate) layers: Vec<LayerNote>,
+    /// The name of the layer with what the setup of the project made.
+    #[serde(default)]
+    pub(crate) setup: Option<String>,
     /// The boot id of the machine when the fork was made.
     pub(crate) boot: Option<String>,
     /// Whether its rows were committed durably. If so, a fork without rows was never made.
@@ -42,7 +45,7 @@ pub(crate) struct LayerNote {
 
 impl StoredFormat for ForkNote {
     const NAME: &'static str = "the note of a fork";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 }
 
 impl From<&LayerRow> for LayerNote {

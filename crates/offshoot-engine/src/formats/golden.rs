@@ -344,10 +344,20 @@ fn notes_of_forks() {
             entries: 7,
             bytes: 82,
         }],
+        setup: None,
         boot: Some("2812ce65".to_owned()),
         rows_on_disk: false,
     };
-    check_stored(&note, [golden!("fork_note/1"), golden!("fork_note/2")]);
+    for earlier in [golden!("fork_note/1"), golden!("fork_note/2")] {
+        assert_eq!(parse_text::<ForkNote>(earlier).unwrap(), note);
+    }
+    let newest = golden!("fork_note/3");
+    let note = ForkNote {
+        setup: Some("01a2-cd.setup".to_owned()),
+        ..note
+    };
+    assert_eq!(format!("{}\n", to_text(&note).unwrap()), newest);
+    assert_eq!(parse_text::<ForkNote>(newest).unwrap(), note);
     let note = UpdateNote {
         target: "/data/tmp/next-1".into(),
         carry: vec!["target".to_owned(), "a\\xff".to_owned()],
@@ -381,6 +391,17 @@ fn ids_are_replaced_as_values() {
     assert_eq!(text.matches(&id('a').to_hex()).count(), 1, "{text}");
     assert_eq!(text.matches(&id('b').to_hex()).count(), 1, "{text}");
     assert_eq!(text.matches(&id('f').to_hex()).count(), 5, "{text}");
+}
+
+#[test]
+fn setup() {
+    let setup = Setup {
+        command: vec!["npm".to_owned(), "ci".to_owned()],
+        on: vec!["package-lock.json".to_owned()],
+    };
+    let golden = golden!("setup/1");
+    assert_eq!(format!("{}\n", to_text(&setup).unwrap()), golden);
+    assert_eq!(parse_text::<Setup>(golden).unwrap(), setup);
 }
 
 #[test]

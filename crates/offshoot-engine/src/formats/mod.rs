@@ -13,6 +13,7 @@
 //! | policies and protected paths | `project.policy`, `project.protect` | `settings.rs` |
 //! | the repository that a project is linked to | `project.link` | `link.rs` |
 //! | what a project took from a directory | `project.source` | `source.rs` |
+//! | the command that prepares forks | `project.setup` | `setup.rs` |
 //! | what a token may do | `token.scope` | `scope.rs` |
 //! | the rows of a fork, beside it | `forks/WS.N/fork.json` | `fork_note.rs` |
 //! | an update under way, beside the fork | `forks/WS.N/update.json` | `update_note.rs` |
@@ -28,6 +29,7 @@ mod receipt;
 mod review;
 mod scope;
 mod settings;
+mod setup;
 mod source;
 mod update_note;
 
@@ -43,6 +45,7 @@ pub(crate) use receipt::{parse_receipt, receipt_text, replace_ids_in_receipt};
 pub(crate) use review::{ContentAtOpening, Decision, Details};
 pub(crate) use scope::{StoredRule, StoredScope};
 pub(crate) use settings::{parse_policies, parse_protected, policies_text, protected_text};
+pub use setup::Setup;
 pub(crate) use source::{DirectorySource, PendingDirectory};
 pub(crate) use update_note::UpdateNote;
 

@@ -285,6 +285,7 @@ impl PlannedMerge {
             git: false,
             provider: None,
             layer: None,
+            setup: None,
             place: 1,
         };
         Ok((row, fork))

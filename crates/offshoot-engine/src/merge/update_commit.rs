@@ -72,7 +72,7 @@ impl Merges {
             fork.base_tree = plan.head.tree;
             fork.base_sidecar = plan.head.sidecar;
             if let Some(stack) = stack {
-                if tx.layer(stack.top)?.is_none() {
+                if !stack.has_rows(tx)? {
                     return Err(Error::new(
                         ErrorCode::WorkspaceBusy,
                         "the layers of the project changed during the update",
@@ -80,6 +80,7 @@ impl Merges {
                     .with_hint("nothing was updated; try again"));
                 }
                 fork.layer = Some(stack.top);
+                fork.setup = stack.setup;
                 fork.place += 1;
             }
             tx.put_fork(&fork)?;

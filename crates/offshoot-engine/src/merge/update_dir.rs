@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
-use offshoot_fs::{ForkDirs, Provider, SafeDir};
+use offshoot_fs::{ForkDirs, Provider, SafeDir, Stat, Walk};
 use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::content::change_set::topmost;
@@ -49,9 +49,7 @@ impl Merges {
             return Ok(Vec::new());
         }
         let fork = self.store().read(|tx| fork_row(tx, row))?;
-        let stack = self
-            .directories
-            .stack_of(fork.project, fork.layer.unwrap_or_default())?;
+        let stack = self.directories.stack_of_fork(&fork)?;
         let provider = self
             .directories
             .provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
@@ -131,12 +129,13 @@ impl Merges {
                 .map(|row| row.path)
                 .collect::<Vec<_>>())
         })?;
-        let mut carry: Vec<RelPath> = known.into_iter().chain(ignored.iter().cloned()).collect();
+        let ignored = self.ignored_beside_setup(row, ignored)?;
+        let mut carry: Vec<RelPath> = known.into_iter().chain(ignored).collect();
         carry.sort();
         carry.dedup();
         let carry = topmost(carry.into_iter());
         for path in &carry {
-            self.make_way(&dir, path)?;
+            self.make_way(&dir, stack, path)?;
         }
         let note = UpdateNote {
             target: next.target.clone(),
@@ -146,10 +145,50 @@ impl Merges {
         write_note(&next.private, &note)
     }
 
-    /// Makes the directory above an ignored path a private one of the new directory.
-    fn make_way(&self, dir: &SafeDir, path: &RelPath) -> Result<()> {
+    /// Ignored paths without what came with the setup: a fork gets that of its new base.
+    fn ignored_beside_setup(
+        &self,
+        row: &WorkspaceRow,
+        ignored: &[RelPath],
+    ) -> Result<Vec<RelPath>> {
+        let Some(setup) = self.directories.setup_of(row)? else {
+            return Ok(ignored.to_vec());
+        };
+        let dir = self
+            .directories
+            .open_dir(&self.context.data.workspace(&row.id))?
+            .following_no_links();
+        let mut own = Vec::new();
+        for root in ignored {
+            let mut look = |path: &RelPath, stat: &Stat| {
+                let came = setup.has(path, stat);
+                if !came {
+                    own.push(path.clone());
+                }
+                Ok(if came { Walk::Enter } else { Walk::Skip })
+            };
+            if let Some(stat) = dir.stat(root)?
+                && look(root, &stat)? == Walk::Enter
+                && stat.is_dir()
+            {
+                dir.walk(root, look)?;
+            }
+        }
+        Ok(own)
+    }
+
+    /// Makes the directory above an ignored path a private one of the new directory. What the setup of
+    /// the new base has at the path goes.
+    fn make_way(&self, dir: &SafeDir, stack: &Stack, path: &RelPath) -> Result<()> {
         if dir.stat(path)?.is_some() {
-            return Err(ignored_in_the_way(path));
+            let tracked = self.store().read(|tx| {
+                let objects = self.contents.objects_in(tx);
+                stack.state.entry(&objects, path)
+            })?;
+            if stack.setup.is_none() || tracked.is_some() {
+                return Err(ignored_in_the_way(path));
+            }
+            return dir.remove_tree(path);
         }
         let above = path.parent().unwrap_or_default();
         if !above.is_root() {

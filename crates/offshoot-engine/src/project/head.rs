@@ -508,6 +508,7 @@ pub(crate) fn add_project(
         link: None,
         branch: None,
         source: None,
+        setup: None,
     })?;
     Ok(row)
 }

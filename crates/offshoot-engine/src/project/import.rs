@@ -34,8 +34,8 @@ use crate::workspace::snapshot::Snapshot;
 /// How a directory is imported.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// Leave out what `.gitignore` and `.offshootignore` name, but for what `.worktreeinclude` at
-    /// the top names. Files that the project has already are taken whatever the rules say.
+    /// Leave out what `.gitignore` and `.offshootignore` name. Files that the project has already are
+    /// taken whatever the rules say.
     pub ignore_rules: bool,
     /// What the snapshot is called.
     pub label: Option<String>,
@@ -324,7 +324,7 @@ pub(crate) fn refuse_empty(tree: &SourceTree) -> Result<()> {
             .with_hint("`offshoot project create NAME` makes an empty project")
     } else {
         Error::invalid("the ignore rules leave nothing of the source")
-            .with_hint("import without them, or name what to take in `.worktreeinclude` at its top")
+            .with_hint("import without them")
     })
 }
 

@@ -5,11 +5,10 @@
 //! bits, and attributes by which a file could mean something to the kernel (a forged whiteout of an
 //! overlay, a capability).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result};
@@ -22,7 +21,7 @@ use crate::content::state::belongs_to_nested_git;
 use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
 use crate::project::import::{ImportOptions, ImportProgress, ImportStage};
-use crate::sync::disk::{DiskRead, extract_too_deep, is_too_deep, read_rule_file, rules_in};
+use crate::sync::disk::{DiskRead, extract_too_deep, is_too_deep, rules_in};
 
 const THREADS: usize = 2;
 /// The number of files that a thread takes at a time.
@@ -31,8 +30,6 @@ const BLOCK: usize = 64;
 const TICK: Duration = Duration::from_millis(50);
 /// The permission bits that a project keeps.
 const KEPT_PERM: u32 = 0o1777;
-/// Names ignored files that are taken nevertheless.
-const INCLUDE_FILE: &[u8] = b".worktreeinclude";
 
 /// Whether a project has a path already, so that the ignore rules do not matter for it.
 pub(crate) type IsTracked<'a> = dyn Fn(&RelPath) -> bool + Sync + 'a;
@@ -118,19 +115,10 @@ impl Projects {
         tracked: &IsTracked<'_>,
         progress: &mut dyn FnMut(ImportProgress),
     ) -> Result<SourceTree> {
-        let root_include = RelPath::root().join_name(INCLUDE_FILE);
-        let include = match read_rule_file(&source.dir, &root_include) {
-            Some(rules) if options.ignore_rules => {
-                IgnoreRules::root().child(&RelPath::root(), Some(&rules), None)
-            }
-            _ => IgnoreRules::root(),
-        };
         let filter = SourceFilter {
             source,
             ignore_rules: options.ignore_rules,
-            include,
             tracked,
-            only_walked: Mutex::default(),
         };
         let memo = Memo::default();
         let scan = offshoot_fs::scan(&source.dir, &memo, &filter, THREADS)?;
@@ -143,9 +131,7 @@ impl Projects {
             ignored: Vec::new(),
             unsettled: read.unsettled,
         };
-        let only_walked = filter.only_walked.into_inner();
-        let only_walked = only_walked.unwrap_or_else(PoisonError::into_inner);
-        tree.take_dirs(source, &scan, &only_walked);
+        tree.take_dirs(source, &scan);
         tree.dropped.sort();
         tree.unsettled.sort();
         Ok(tree)
@@ -261,8 +247,8 @@ impl Projects {
 }
 
 impl SourceTree {
-    /// Adds the directories, without those that were walked in vain, and says what was left out.
-    fn take_dirs(&mut self, source: &Source, scan: &Scan<'_>, only_walked: &HashSet<RelPath>) {
+    /// Adds the directories, and says what was left out.
+    fn take_dirs(&mut self, source: &Source, scan: &Scan<'_>) {
         for (path, why) in &scan.refused {
             self.dropped.push((path.clone(), why.to_string()));
         }
@@ -279,13 +265,8 @@ impl SourceTree {
             let why = "data directory of Offshoot".to_owned();
             self.dropped.push((data.clone(), why));
         }
-        // The deepest first: a directory is needed for one that is needed.
-        for dir in scan.dirs.iter().rev() {
+        for dir in &scan.dirs {
             let path = &dir.path;
-            if only_walked.contains(path) && !holds_any(&self.entries, path) {
-                ignored.push(path.clone());
-                continue;
-            }
             let perm = kept_perm(path, dir.perm, &mut self.dropped);
             report_xattrs(&source.dir, path, &mut self.dropped);
             let entry = DiskEntry {
@@ -312,12 +293,6 @@ impl SourceTree {
         }
         (files, dirs, bytes)
     }
-}
-
-/// Whether something is below a directory.
-fn holds_any(entries: &BTreeMap<RelPath, DiskEntry>, dir: &RelPath) -> bool {
-    let next = entries.range(dir.join_name(b"\0")..).next();
-    next.is_some_and(|(path, _)| path.starts_with(dir))
 }
 
 /// What one thread read.
@@ -385,15 +360,11 @@ impl Source {
     }
 }
 
-/// Leaves out what the ignore rules name, but for what `.worktreeinclude` names.
+/// Leaves out what the ignore rules name, unless the project has it already.
 struct SourceFilter<'a> {
     source: &'a Source,
     ignore_rules: bool,
-    /// What these rules match is imported although it is ignored.
-    include: IgnoreRules,
     tracked: &'a IsTracked<'a>,
-    /// Ignored directories that are walked only because something in them may be taken.
-    only_walked: Mutex<HashSet<RelPath>>,
 }
 
 impl SourceFilter<'_> {
@@ -436,17 +407,6 @@ impl ScanFilter for SourceFilter<'_> {
         }
         let path = RelPath::from_normal(entry.path);
         let is_dir = entry.kind == EntryKind::Dir;
-        if !self.is_ignored(rules, &path, is_dir)
-            || self.include.is_ignored(&path, is_dir)
-            || (self.tracked)(&path)
-        {
-            return false;
-        }
-        if is_dir && !self.include.is_empty() {
-            let walked = self.only_walked.lock();
-            walked.unwrap_or_else(PoisonError::into_inner).insert(path);
-            return false;
-        }
-        true
+        self.is_ignored(rules, &path, is_dir) && !(self.tracked)(&path)
     }
 }

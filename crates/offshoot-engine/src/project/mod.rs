@@ -18,6 +18,7 @@ pub(crate) mod link;
 pub(crate) mod policy;
 pub(crate) mod protection;
 pub(crate) mod read;
+pub(crate) mod setup;
 pub(crate) mod source;
 
 use std::sync::Arc;

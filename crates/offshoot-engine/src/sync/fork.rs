@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
 use offshoot_fs::{Difference, ForkDirs, SafeDir, Stat};
+use offshoot_git::IgnoreRules;
 use offshoot_store::{Bulk, BulkWriter, Durability, EntryRow, ForkRow, ReadTx, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
@@ -59,6 +60,8 @@ pub(crate) struct ForkView<'a> {
     pub(crate) index: &'a Index<'a>,
     pub(crate) stack: &'a Stack,
     pub(crate) include_ignored: bool,
+    /// What is left out even so: files that were copied from the person's work tree.
+    pub(crate) included: Option<IgnoreRules>,
 }
 
 /// One walk over the differences between a fork and its layers.
@@ -170,9 +173,7 @@ impl ForkSync<'_> {
         let sync = self.sync;
         let now = open_row_by_key(tx, self.row)?;
         let fork = fork_row(tx, &now)?;
-        let stack = sync
-            .directories
-            .stack_of(fork.project, fork.layer.unwrap_or_default())?;
+        let stack = sync.directories.stack_of_fork(&fork)?;
         let index = Index::new(sync.store(), tx, &now);
         let mut view = ForkView {
             dir: self.dir,
@@ -180,6 +181,10 @@ impl ForkSync<'_> {
             index: &index,
             stack: &stack,
             include_ignored: self.include_ignored,
+            included: match self.include_ignored {
+                true => sync.directories.included_paths(tx, fork.project)?,
+                false => None,
+            },
         };
         let differences = sync.fork_differences(&view, &fork)?;
         let key = self.changes_key(tx, &now, &fork, &differences)?;

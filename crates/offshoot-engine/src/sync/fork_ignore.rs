@@ -12,6 +12,7 @@ use crate::content::change_set::topmost;
 use crate::content::index::Index;
 use crate::content::inherited::InheritedFlag;
 use crate::content::state::dir_of_nested_git;
+use crate::directory::setup_layer::SetupFiles;
 use crate::sync::disk::read_rule_file;
 use crate::sync::fork::ForkView;
 use crate::sync::scan::Synced;
@@ -23,15 +24,19 @@ impl ForkView<'_> {
         mut all: Vec<Difference>,
         synced: &mut Synced,
     ) -> Vec<Difference> {
-        if self.include_ignored {
+        if self.include_ignored && self.included.is_none() {
             return all;
         }
-        // A rule file that does not differ is read from the store, as the layers have it.
+        // A rule file that does not differ is read from the store, as the layers have it, or is one
+        // that came with the setup.
+        let setup = SetupFiles::of_stack(self.stack);
         let differs: HashSet<RelPath> = all.iter().map(|one| one.path.clone()).collect();
         let read = |path: &RelPath| match differs.contains(path) {
             true => rule_file(self.dir, path),
             false => {
-                let entry = self.stack.state.entry(&self.index.objects, path).ok()??;
+                let Some(entry) = self.stack.state.entry(&self.index.objects, path).ok()? else {
+                    return setup.as_ref()?.rule_file(path).map(Arc::from);
+                };
                 let id = entry.id.filter(|_| entry.kind == EntryKind::File)?;
                 self.index.content(&id).ok()
             }
@@ -56,7 +61,9 @@ impl ForkView<'_> {
         path: &RelPath,
         is_dir: bool,
     ) -> bool {
-        !self.include_ignored && leaves_out(self.index, rules, path, is_dir)
+        let taken = self.include_ignored
+            && !(self.included.as_ref()).is_some_and(|included| included.is_ignored(path, is_dir));
+        !taken && leaves_out(self.index, rules, path, is_dir)
     }
 }
 
@@ -110,7 +117,7 @@ impl<'a> ForkIgnoreRules<'a> {
     }
 
     /// Whether the path, or a directory above it, is ignored.
-    fn ignores(&self, path: &RelPath, is_dir: bool) -> bool {
+    pub(crate) fn ignores(&self, path: &RelPath, is_dir: bool) -> bool {
         let Some(parent) = path.parent() else {
             return false;
         };

@@ -94,8 +94,8 @@ impl Synchronizer {
         Ok(())
     }
 
-    /// Counts the files at ignored paths, by one `stat` for each. Files that the index has are not
-    /// counted. Files that cannot be accessed are not counted either: they must not prevent the removal
+    /// Counts the files at ignored paths, by one `stat` for each. Files that the index has, and those
+    /// that came with the setup of the project, are not counted. Files that cannot be accessed are not counted either: they must not prevent the removal
     /// of the directory.
     pub(crate) fn count_ignored(
         &self,
@@ -112,13 +112,15 @@ impl Synchronizer {
             let rows = Index::new(self.store(), tx, &now).with_rows()?.all_rows()?;
             Ok(rows.into_iter().map(|row| row.path).collect())
         })?;
+        let setup = self.directories.setup_of(row)?;
         for path in ignored {
             // Offshoot itself made what is beside the directories of a session.
             if row.layout == Layout::Session && !row.layout.may_hold(path, true) {
                 continue;
             }
             let mut add = |path: &RelPath, stat: &Stat| {
-                if !stat.is_dir() && !known.contains(path) {
+                let came = setup.as_ref().is_some_and(|setup| setup.has(path, stat));
+                if !stat.is_dir() && !came && !known.contains(path) {
                     counted.files += 1;
                     counted.bytes = counted.bytes.saturating_add(stat.size);
                 }

@@ -216,7 +216,10 @@ impl Upkeep {
         let mut forks = Vec::new();
         for row in self.store().read(|tx| tx.workspaces(None, 0))? {
             let fork = self.store().read(|tx| tx.fork(row.key))?;
-            let stands_on = |fork: &ForkRow| fork.layer.is_some_and(|top| layers.contains(&top));
+            let stands_on = |fork: &ForkRow| {
+                let mut own = fork.layer.iter().chain(&fork.setup);
+                own.any(|layer| layers.contains(layer))
+            };
             if let Some(fork) = fork.filter(|fork| row.materialized && stands_on(fork)) {
                 self.sync.sync_locked(&row, true)?;
                 let dirs = self.directories.fork_dirs(&row, fork.place);
@@ -369,7 +372,7 @@ impl Upkeep {
             tx.put_object(object)?;
         }
         if off_its_layers {
-            fork.layer = None;
+            (fork.layer, fork.setup) = (None, None);
             let mut now = open_row_by_key(tx, row)?;
             now.materialized = false;
             tx.update_workspace(&now)?;

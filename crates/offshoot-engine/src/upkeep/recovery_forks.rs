@@ -19,6 +19,7 @@ use crate::content::rows::{fork_row, open_project};
 use crate::content::workspace_row::{Quota, line_of, new_row};
 use crate::directory::fork_dir::parse_fork_dir_name;
 use crate::directory::replacement::NEXT;
+use crate::directory::setup_layer::SETUP_LEVEL;
 use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
 use crate::upkeep::Upkeep;
@@ -37,6 +38,7 @@ impl Upkeep {
                 .recover_moved_aside(&name, MAX_WAIT)
                 .is_ok();
             all_well &= self.recover_next(&name).is_ok();
+            all_well &= self.directories.recover_setup_run(&name).is_ok();
         }
         for name in names_in(&self.context.data.forks()) {
             if let Some((id, place)) = parse_fork_dir_name(&name) {
@@ -189,6 +191,12 @@ impl Upkeep {
         row.handed_out = true;
         row.key = tx.add_workspace(&row)?;
         let layer = adopt_layers(tx, project.key, &note.layers, at)?;
+        // The row of a setup layer is durable before a fork can stand on it.
+        let setups = tx.layers_of_level(project.key, SETUP_LEVEL)?;
+        let setup = setups
+            .iter()
+            .find(|row| Some(&row.name) == note.setup.as_ref());
+        let setup = setup.map(|row| row.key);
         tx.put_fork(&ForkRow {
             workspace: row.key,
             project: project.key,
@@ -200,6 +208,7 @@ impl Upkeep {
             git: note.git,
             provider: Some(note.provider.clone()),
             layer,
+            setup,
             place,
         })?;
         tx.add_snapshot(&SnapshotRow {

@@ -213,7 +213,7 @@ impl Upkeep {
             now.synced_revision = now.revision;
             tx.update_workspace(&now)?;
             if let Some(mut fork) = tx.fork(now.key)? {
-                fork.layer = None;
+                (fork.layer, fork.setup) = (None, None);
                 tx.put_fork(&fork)?;
             }
             let mut line = line_of(&now, HistoryOp::WorkspaceClean, cause, at);

@@ -58,6 +58,7 @@ mod review_rights;
 mod review_texts;
 mod reviews_close;
 mod session_places;
+mod setup;
 mod statements;
 mod too_large;
 mod unrecorded;

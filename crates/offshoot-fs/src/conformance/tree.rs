@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::fixture::LayerItem::{Dir, File, Link, Opaque, Whiteout};
-use super::fixture::{Fixture, Node, TreeImage, names, rel, remove};
+use super::fixture::{Fixture, Node, TreeImage, names, rel, remove, sign, write_layer};
 use crate::{FileKind, ForkDirs, LayerStack, MAX_LAYERS};
 
 /// What [`LayerStack::flatten`] shows, as a value.
@@ -108,4 +108,86 @@ pub(super) fn too_many_layers(fixture: &Fixture<'_>) {
         assert!(!dirs.private.exists() && !dirs.target.exists());
     }
     remove(&layer);
+}
+
+/// What only the setup layer has is shown and can be changed, and is no part of what the fork is
+/// compared with.
+pub(super) fn setup_layer(fixture: &Fixture<'_>) {
+    let base = fixture.layer(&[File("src/a", "a"), File("packages/p", "p")]);
+    let setup = fixture.fresh("layer").with_extension(crate::SETUP_LAYER);
+    let parts = [
+        File("src/a", "hidden"),
+        File("nm/x/index", "1"),
+        File("nm/y", "y"),
+        Link("nm/out", "/etc"),
+        File("packages/nm/z", "z"),
+    ];
+    write_layer(&setup, &parts);
+    let fork = fixture.fork(&[&base, &setup]);
+    assert_eq!(fork.read("src/a"), "a", "it hides nothing");
+    assert_eq!(fork.read("nm/x/index"), "1");
+    assert!(fork.lines().is_empty(), "{:?}", fork.lines());
+    fork.write("nm/y", "changed");
+    fs::remove_dir_all(fork.path("nm/x")).unwrap();
+    fork.write("packages/p", "changed");
+    assert_eq!(fork.lines(), ["+ nm/y", "? packages/p"]);
+    fs::create_dir(fork.path("nm/new")).unwrap();
+    fork.write("nm/new/file", "");
+    assert_eq!(
+        fork.lines(),
+        ["+ nm/new", "+ nm/new/file", "+ nm/y", "? packages/p"]
+    );
+    let pruned = |names: &[&str]| -> Vec<String> {
+        let mut prune = |path: &offshoot_core::RelPath, _: &_| {
+            names.iter().any(|name| path.as_bytes() == name.as_bytes())
+        };
+        let seen = (fixture.provider).changes_pruned(&fork.layers, &fork.dirs, &mut prune);
+        let found = seen.unwrap().differences;
+        let line = |found: &crate::Difference| format!("{} {}", sign(found), found.path);
+        found.iter().map(line).collect()
+    };
+    assert_eq!(pruned(&["nm"]), ["+ nm", "? packages/p"]);
+    // A project directory is never asked for.
+    assert_eq!(pruned(&["nm", "packages"]), ["+ nm", "? packages/p"]);
+    fs::remove_dir_all(fork.path("nm")).unwrap();
+    assert_eq!(fork.lines(), ["? packages/p"], "nothing of it is gone");
+    fs::create_dir(fork.path("nm")).unwrap();
+    fork.write("nm/k", "");
+    assert_eq!(fork.lines(), ["+ nm/k", "? packages/p"]);
+    if fixture.provider.capabilities().renames_base_dirs {
+        fs::rename(fork.path("packages/nm"), fork.path("moved")).unwrap();
+        let lines = ["+ moved", "+ moved/z", "+ nm/k", "? packages/p"];
+        assert_eq!(fork.lines(), lines);
+    }
+    assert_eq!(fs::read(setup.join("nm/y")).unwrap(), b"y");
+    moves_over_setup(fixture, &base);
+}
+
+/// What a fork has of its own moves to one whose setup layer had something at the path.
+fn moves_over_setup(fixture: &Fixture<'_>, base: &std::path::PathBuf) {
+    let setup = fixture.fresh("layer").with_extension(crate::SETUP_LAYER);
+    write_layer(&setup, &[File("nm/dir/theirs", "1"), File("nm/file", "1")]);
+    let from = fixture.fork(&[base]);
+    let to = fixture.fork(&[base, &setup]);
+    fs::create_dir_all(from.path("nm/dir")).unwrap();
+    from.write("nm/dir/mine", "2");
+    from.write("nm/file", "2");
+    for name in ["nm/dir", "nm/file"] {
+        let path = to.path(name);
+        let removed = match path.is_dir() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        };
+        removed.unwrap();
+    }
+    for fork in [&from, &to] {
+        fixture.provider.close(&fork.dirs).unwrap();
+    }
+    for name in ["nm/dir", "nm/file"] {
+        let moved = (fixture.provider).move_path(&from.dirs, &to.dirs, &rel(name));
+        moved.unwrap();
+    }
+    fixture.provider.ensure(&to.layers, &to.dirs).unwrap();
+    assert_eq!(names(&to.path("nm/dir")), ["mine"]);
+    assert_eq!(to.read("nm/file"), "2");
 }

@@ -37,7 +37,7 @@ pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Resul
         )
         .with_hint("complete it where it was made, or fork again")
     })?;
-    let stack = LayerStack::open_with(layers, xattrs)?.including_own();
+    let stack = LayerStack::open_with(layers, xattrs)?.including_all();
     let upper = SafeDir::open(from.upper())?.following_no_links();
     let format = UpperFormat {
         xattrs,

@@ -226,7 +226,7 @@ impl<'a> CopyBuilder<'a> {
     fn entry(&mut self, entry: &LayerEntry) -> Result<()> {
         let path = &entry.path;
         let in_copy = |error| write_error(path, error);
-        let recorded = match entry.stat.kind {
+        let mut recorded = match entry.stat.kind {
             FileKind::Dir => {
                 self.tree.dir(path, entry.stat.perm).map_err(in_copy)?;
                 let mut recorded = RecordedStat::of(&entry.stat);
@@ -246,6 +246,7 @@ impl<'a> CopyBuilder<'a> {
             // No layer holds special files.
             FileKind::Other(_) => return Ok(()),
         };
+        recorded.of_setup = self.stack.is_of_setup(entry);
         self.copied.record.entries.insert(path.clone(), recorded);
         Ok(())
     }
@@ -395,16 +396,21 @@ fn changes(
         if stat.is_dir() {
             dirs.insert(path.clone());
         }
-        if !recorded.is_some_and(|recorded| recorded.untouched(stat)) {
-            let base = recorded.map(|recorded| recorded.base);
+        let compared = recorded.filter(|recorded| !recorded.of_setup);
+        let stop = compared.is_none() && stat.is_dir() && prune(path, stat);
+        let of_setup = recorded.is_some_and(|recorded| {
+            recorded.of_setup && recorded.base.kind == FileKind::Dir && stat.is_dir() && !stop
+        });
+        if !(of_setup || recorded.is_some_and(|recorded| recorded.untouched(stat))) {
+            let base = compared.map(|recorded| recorded.base);
             found.extend(Difference::between(path.clone(), base, *stat, None));
         }
-        let stop = recorded.is_none() && stat.is_dir() && prune(path, stat);
         Ok(if stop { Walk::Skip } else { Walk::Enter })
     })?;
     for (path, recorded) in &record.entries {
         // A deleted directory stands for everything that was below it.
         if !stack.is_own(path)
+            && !recorded.of_setup
             && !seen.contains(path)
             && dirs.contains(&path.parent().unwrap_or_default())
         {
@@ -430,6 +436,7 @@ fn record_without_times(stack: &LayerStack) -> Result<ForkRecord> {
             ..recorded.base
         };
         recorded.ctime_ns = i128::MIN;
+        recorded.of_setup = stack.is_of_setup(&entry);
         record.entries.insert(entry.path, recorded);
     }
     Ok(record)

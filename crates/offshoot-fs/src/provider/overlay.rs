@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_sys::{
     Overlay, OverlayXattrs, Stat, attach_mount, get_xattr, is_mount_point, is_mount_used,
-    is_on_overlay, is_upper_in_use, set_immutable, set_read_only, unmount_idle, unmount_lazily,
+    is_on_overlay, is_upper_in_use, set_immutable, set_read_only, set_xattr, unmount_idle,
+    unmount_lazily,
 };
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::io::Errno;
@@ -299,6 +300,16 @@ impl Provider for OverlayProvider {
                 ),
             )
             .with_hint("move that directory out of it, or copy it, and try again"));
+        }
+        let there = SafeDir::open(to.upper())?.following_no_links();
+        let hides = there.stat(path)?.is_some_and(|stat| stat.is_whiteout());
+        if hides && stat.is_dir() {
+            // It stands for a directory of the layers that is not to show through this one. The mark
+            // comes first, so that a repetition after a crash finds it.
+            let dir = open_dir(&from.upper().join(OsStr::from_bytes(path.as_bytes())))?;
+            let opaque = self.of_fork(from)?.xattrs.opaque();
+            set_xattr(&dir, opaque, b"y").map_err(cannot_mount)?;
+            there.remove_file(path)?;
         }
         move_below(&from.upper(), &to.upper(), path)
     }

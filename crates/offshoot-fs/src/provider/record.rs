@@ -23,6 +23,8 @@ pub(super) struct RecordedStat {
     pub(super) ino: u64,
     mtime_ns: i128,
     pub(super) ctime_ns: i128,
+    /// Whether only the setup layer has it, see [`crate::SETUP_LAYER`].
+    pub(super) of_setup: bool,
 }
 
 impl RecordedStat {
@@ -32,12 +34,17 @@ impl RecordedStat {
             ino: stat.ino,
             mtime_ns: stat.mtime_ns,
             ctime_ns: stat.ctime_ns,
+            of_setup: false,
         }
     }
 
     /// Whether the file was certainly not touched since.
     pub(super) fn untouched(&self, now: &Stat) -> bool {
-        *self == RecordedStat::of(now)
+        let now = RecordedStat {
+            of_setup: self.of_setup,
+            ..RecordedStat::of(now)
+        };
+        *self == now
     }
 }
 
@@ -57,7 +64,10 @@ impl ForkRecord {
                 FileKind::Dir => b'd',
                 FileKind::Other(_) => continue,
             };
-            bytes.push(kind);
+            bytes.push(match entry.of_setup {
+                true => kind.to_ascii_uppercase(),
+                false => kind,
+            });
             bytes.extend_from_slice(&entry.base.perm.to_le_bytes());
             bytes.extend_from_slice(&entry.base.size.to_le_bytes());
             bytes.extend_from_slice(&entry.ino.to_le_bytes());
@@ -81,10 +91,11 @@ impl ForkRecord {
         let mut rest = body.strip_prefix(HEADER)?;
         let mut entries = BTreeMap::new();
         while !rest.is_empty() {
-            let kind = match take::<1>(&mut rest)? {
-                [b'f'] => FileKind::File,
-                [b'l'] => FileKind::Symlink,
-                [b'd'] => FileKind::Dir,
+            let [letter] = take::<1>(&mut rest)?;
+            let kind = match letter.to_ascii_lowercase() {
+                b'f' => FileKind::File,
+                b'l' => FileKind::Symlink,
+                b'd' => FileKind::Dir,
                 _ => return None,
             };
             let perm = u32::from_le_bytes(take(&mut rest)?);
@@ -100,6 +111,7 @@ impl ForkRecord {
                 ino,
                 mtime_ns,
                 ctime_ns,
+                of_setup: letter.is_ascii_uppercase(),
             };
             entries.insert(RelPath::parse(path).ok()?, entry);
         }
@@ -140,6 +152,7 @@ mod tests {
                 ino: 7,
                 mtime_ns: -1,
                 ctime_ns: i128::from(u64::MAX),
+                of_setup: number == 1,
             };
             record.entries.insert(RelPath::from_normal(name), entry);
         }

@@ -89,8 +89,8 @@ pub(crate) async fn list(State(app): State<Shared>, caller: Caller, query: Query
 /// `GET /projects/{project}`
 pub(crate) async fn show(caller: Caller, params: Params) -> Answer {
     let id = params.project()?;
-    let project = blocking(move || caller.project(&id)).await?;
-    ok(&wire::Project::from(&project))
+    let found = blocking(move || Ok((caller.project(&id)?, caller.project_setup(&id)?))).await?;
+    ok(&wire::ProjectDetails::new(&found.0, found.1.as_ref()))
 }
 
 /// `DELETE /projects/{project}`

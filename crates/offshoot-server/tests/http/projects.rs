@@ -473,3 +473,34 @@ fn a_server_does_the_merges_that_a_killed_process_left() {
         client.get("/api/v1/projects/web/files/work").body == b"done"
     });
 }
+
+#[test]
+fn a_project_says_what_its_forks_begin_with() {
+    let data = HostDir::new();
+    let place = data.path().join("data");
+    let app = "p".parse().unwrap();
+    let command = vec!["make".to_owned(), "deps".to_owned()];
+    {
+        let engine = Engine::open(EngineOptions::new(&place)).unwrap();
+        engine.projects.create_project(&app, &cause()).unwrap();
+        for (path, content) in [(".gitignore", "deps/\n"), ("go.sum", "sum\n")] {
+            let content = Content::Bytes(content.as_bytes());
+            let path = RelPath::parse(path.as_bytes()).unwrap();
+            let put = WriteOptions::default();
+            (engine.projects)
+                .put_in_project(&app, &path, content, &put, &cause())
+                .unwrap();
+        }
+        let set = (engine.projects).set_setup(&app, command, Vec::new(), &cause());
+        assert_eq!(set.unwrap().on, ["go.sum"]);
+    }
+    let running = Running::start(&place);
+    let client = running.client();
+    let setup = &client.get(P).json()["setup"];
+    assert_eq!(setup["command"], serde_json::json!(["make", "deps"]));
+    assert_eq!(
+        (&setup["state"], &setup["on"][0]),
+        (&"missing".into(), &"go.sum".into())
+    );
+    assert_eq!(setup["hash"].as_str().map(str::len), Some(40));
+}

@@ -53,6 +53,7 @@ fn fork(workspace: WorkspaceKey, project: WorkspaceKey) -> ForkRow {
         git: false,
         provider: None,
         layer: None,
+        setup: None,
         place: 1,
     }
 }
@@ -114,6 +115,7 @@ pub(super) fn settings_of_a_project(meta: &dyn MetaStore) {
             link: (landing == Landing::Atomic).then(|| "linked".to_owned()),
             branch: (landing == Landing::Partial).then(|| "refs/heads/trunk".to_owned()),
             source: (landing == Landing::Partial).then(|| "taken".to_owned()),
+            setup: (landing == Landing::Partial).then(|| "set up".to_owned()),
         };
         write(meta, |tx| tx.put_project(&row));
         assert_eq!(read(meta, |tx| tx.project_settings(key)), Some(row));
@@ -198,8 +200,27 @@ pub(super) fn layers_and_their_users(meta: &dyn MetaStore) {
     assert!(!write(meta, |tx| tx.remove_layer(delta.key)));
     assert!(!write(meta, |tx| tx.remove_layer(base.key)));
     assert!(write(meta, |tx| tx.remove_layer(whole.key)));
+    // Nor one that holds what the setup of its project made.
+    let mut setup = layer("setup", project, None, 3);
+    setup.level = -2;
+    let setup = add_layer(meta, setup);
+    user.setup = Some(setup.key);
+    write(meta, |tx| tx.put_fork(&user));
+    assert_eq!(read(meta, |tx| tx.fork(user.workspace)), Some(user.clone()));
+    assert_eq!(read(meta, |tx| tx.layers_in_use()), [delta.key, setup.key]);
+    assert!(!write(meta, |tx| tx.remove_layer(setup.key)));
+    let of_level = |level| read(meta, |tx| tx.layers_of_level(project, level));
+    assert_eq!(of_level(-2), std::slice::from_ref(&setup));
+    assert!(of_level(-1).is_empty());
+    let other = add_project(meta, "other");
+    assert!(read(meta, |tx| tx.layers_of_level(other, -2)).is_empty());
     close(meta, user.workspace);
     assert!(read(meta, |tx| tx.layers_in_use()).is_empty());
+    assert!(write(meta, |tx| tx.remove_layer(setup.key)));
+    assert_eq!(
+        read(meta, |tx| tx.fork(user.workspace)).unwrap().setup,
+        None
+    );
     assert!(write(meta, |tx| tx.remove_layer(delta.key)));
     assert!(write(meta, |tx| tx.remove_layer(base.key)));
     assert!(read(meta, |tx| tx.layers()).is_empty());
@@ -331,6 +352,7 @@ pub(super) fn erasing_a_project(meta: &dyn MetaStore) {
             link: None,
             branch: None,
             source: None,
+            setup: None,
         })
     });
     let base = add_layer(meta, layer("base", project, None, 1));

@@ -16,7 +16,7 @@ use crate::{
 const LAYER: &str = "SELECT key, name, project, below, depth, level, tree, sidecar, entries, \
                      bytes, made_at, synced FROM layer";
 const FORK: &str = "workspace, project, base, base_tree, base_sidecar, agent, priority, git, \
-                    provider, layer, place";
+                    provider, layer, place, setup";
 const AUTHOR: &str = "SELECT project, agent, name, email FROM author";
 const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at, priority,
     workspace_key FROM agent";
@@ -79,6 +79,7 @@ fn fork(row: &Row<'_>, from: usize) -> Decoded<ForkRow> {
         provider: row.get(from + 8)?,
         layer: row.get(from + 9)?,
         place: row.get(from + 10)?,
+        setup: row.get(from + 11)?,
     })
 }
 
@@ -135,8 +136,8 @@ impl ProjectReads for Tx<'_> {
 
     fn project_settings(&self, key: WorkspaceKey) -> Result<Option<ProjectRow>> {
         self.one(
-            "SELECT landing, include_ignored, policy, protect, link, branch, source FROM project
-             WHERE key = ?1",
+            "SELECT landing, include_ignored, policy, protect, link, branch, source, setup
+             FROM project WHERE key = ?1",
             [key.0],
             |row| {
                 Ok(ProjectRow {
@@ -152,6 +153,7 @@ impl ProjectReads for Tx<'_> {
                     link: row.get(4)?,
                     branch: row.get(5)?,
                     source: row.get(6)?,
+                    setup: row.get(7)?,
                 })
             },
         )
@@ -220,10 +222,22 @@ impl ProjectReads for Tx<'_> {
         self.all(&format!("{LAYER} ORDER BY key"), [], layer)
     }
 
+    fn layers_of_level(&self, project: WorkspaceKey, level: i64) -> Result<Vec<LayerRow>> {
+        self.all(
+            &format!("{LAYER} WHERE project = ?1 AND level = ?2 ORDER BY key DESC"),
+            [project.0, level],
+            layer,
+        )
+    }
+
     fn layers_in_use(&self) -> Result<Vec<i64>> {
         self.all(
-            "SELECT DISTINCT layer FROM fork JOIN workspace ON workspace.key = fork.workspace
-             WHERE layer IS NOT NULL AND workspace.state = 0 ORDER BY layer",
+            "SELECT layer FROM fork JOIN workspace ON workspace.key = fork.workspace
+             WHERE layer IS NOT NULL AND workspace.state = 0
+             UNION
+             SELECT setup FROM fork JOIN workspace ON workspace.key = fork.workspace
+             WHERE setup IS NOT NULL AND workspace.state = 0
+             ORDER BY 1",
             [],
             |row| row.get(0),
         )
@@ -281,8 +295,8 @@ impl ProjectWrites for Tx<'_> {
         };
         self.change(
             "INSERT OR REPLACE INTO project
-                (key, landing, include_ignored, policy, protect, link, branch, source)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                (key, landing, include_ignored, policy, protect, link, branch, source, setup)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 row.key.0,
                 landing,
@@ -292,6 +306,7 @@ impl ProjectWrites for Tx<'_> {
                 row.link,
                 row.branch,
                 row.source,
+                row.setup
             ],
         )?;
         Ok(())
@@ -300,8 +315,8 @@ impl ProjectWrites for Tx<'_> {
     fn put_fork(&mut self, row: &ForkRow) -> Result<()> {
         self.change(
             "INSERT OR REPLACE INTO fork (workspace, project, base, base_tree, base_sidecar, agent,
-                priority, git, provider, layer, place)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                priority, git, provider, layer, place, setup)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![
                 row.workspace.0,
                 row.project.0,
@@ -314,6 +329,7 @@ impl ProjectWrites for Tx<'_> {
                 row.provider,
                 row.layer,
                 row.place,
+                row.setup,
             ],
         )?;
         Ok(())
@@ -350,7 +366,7 @@ impl ProjectWrites for Tx<'_> {
         let used = self.one(
             "SELECT 1 WHERE EXISTS (SELECT 1 FROM layer WHERE below = ?1)
                 OR EXISTS (SELECT 1 FROM fork JOIN workspace ON workspace.key = fork.workspace
-                           WHERE layer = ?1 AND workspace.state = 0)",
+                           WHERE (layer = ?1 OR setup = ?1) AND workspace.state = 0)",
             [key],
             |_| Ok(()),
         )?;
@@ -359,6 +375,7 @@ impl ProjectWrites for Tx<'_> {
         }
         // The layers of closed forks are not in use.
         self.change("UPDATE fork SET layer = NULL WHERE layer = ?1", [key])?;
+        self.change("UPDATE fork SET setup = NULL WHERE setup = ?1", [key])?;
         self.change("DELETE FROM layer WHERE key = ?1", [key])?;
         Ok(true)
     }

@@ -329,11 +329,16 @@ const VERSION_9: &str = "
 ALTER TABLE project ADD COLUMN link TEXT;
 ";
 
-/// What a project last took from a directory, branches and tags of a project beside its own branch, the name of that, and under which names the
-/// work of agents is in the history. Project 0 and an empty agent mean all of them.
+/// What a project last took from a directory; its branches and tags beside its own branch, and the name
+/// of that; under which names the work of agents is in the history, where project 0 and an empty agent
+/// mean all of them; the command that makes what forks begin with beside the files of the project, and
+/// for each fork the layer that came of it.
 const VERSION_10: &str = "
 ALTER TABLE project ADD COLUMN branch TEXT;
 ALTER TABLE project ADD COLUMN source TEXT;
+ALTER TABLE project ADD COLUMN setup TEXT;
+ALTER TABLE fork ADD COLUMN setup INTEGER REFERENCES layer (key);
+CREATE INDEX fork_setup ON fork (setup) WHERE setup IS NOT NULL;
 
 CREATE TABLE ref (
     project INTEGER NOT NULL REFERENCES workspace (key),

@@ -8,6 +8,7 @@ use super::{Check, Problem, unless_busy};
 use crate::directory::fork_dir::parse_fork_dir_name;
 use crate::directory::git_layer::is_git_layer;
 use crate::directory::layers::state_of_layer;
+use crate::directory::setup_layer::is_setup_layer;
 use crate::upkeep::recovery_forks::names_in;
 
 impl Check<'_> {
@@ -45,8 +46,11 @@ impl Check<'_> {
 
     fn layer_is_right(&self, row: &LayerRow) -> Result<bool> {
         let place = self.upkeep.directories.layer_path(row);
-        // A `.git` holds what its forks have committed.
-        if is_git_layer(row) || layer_state(&place)? == LayerState::Incomplete {
+        // A `.git` holds what its forks have committed, and no row says what a setup made.
+        if is_git_layer(row)
+            || is_setup_layer(row)
+            || layer_state(&place)? == LayerState::Incomplete
+        {
             return Ok(true);
         }
         let Some(below) = row.below else {

@@ -2,6 +2,7 @@
 //! and neither side loses anything.
 
 mod hostile;
+mod included;
 mod races;
 mod repository;
 
