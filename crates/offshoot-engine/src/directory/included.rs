@@ -1,4 +1,4 @@
-//! Files that `.worktreeinclude` names: copied from the linked repository of a person into each fork.
+//! Files that `.worktreeinclude` names: copied from the working tree of a person into each fork.
 //!
 //! `.env` files and the like are ignored, so no commit brings them, and still a program does not run
 //! without them. The file lies at the top of the person's own working tree and has the syntax of
@@ -21,7 +21,7 @@ use crate::content::state::{State, StateEntry};
 use crate::directory::Directories;
 use crate::directory::layers::Stack;
 use crate::directory::setup_layer::rule_file_of;
-use crate::formats::{self, Link};
+use crate::formats::{self, DirectorySource, Link};
 
 /// The file at the top of the working tree.
 const INCLUDE_FILE: &[u8] = b".worktreeinclude";
@@ -40,11 +40,19 @@ pub struct Included {
     pub left_out: Vec<(RelPath, String)>,
 }
 
-/// The work tree that a project is linked to, if it is one of this machine.
+/// The work tree that a project is linked to, if it is one of this machine, or else the directory that
+/// the project took files from last.
 pub(crate) fn work_tree_of(project: &ProjectRow) -> Result<Option<PathBuf>> {
     let link = project.link.as_ref().map(formats::parse_text::<Link>);
-    let tree = link.transpose()?.map(|link| PathBuf::from(link.repository));
-    Ok(tree.filter(|tree| tree.is_absolute()))
+    let tree = match link.transpose()? {
+        Some(link) => Some(link.repository),
+        None => {
+            let source = project.source.as_ref();
+            let source = source.map(formats::parse_text::<DirectorySource>);
+            source.transpose()?.and_then(|source| source.directory)
+        }
+    };
+    Ok(tree.map(PathBuf::from).filter(|tree| tree.is_absolute()))
 }
 
 impl Directories {

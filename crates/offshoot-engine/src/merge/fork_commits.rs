@@ -31,7 +31,7 @@ const LARGEST_OBJECT: u64 = 64 << 20;
 /// twice: when it is looked at, and when it is stored.
 const MOST_BYTES: u64 = 1 << 30;
 /// How long it is looked at: the merges of others wait.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(10);
 /// The most commits that become parents of one merge.
 const MOST_TIPS: usize = 16;
 /// The most left out commits that a receipt names.

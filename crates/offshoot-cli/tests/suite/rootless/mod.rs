@@ -1,5 +1,6 @@
 //! What an ordinary user gets: forks by overlay in a namespace of their own, and a shell in it.
 
+mod five_agents;
 mod hostile;
 mod kills;
 mod user;

@@ -90,6 +90,29 @@ fn what_conflicts_with_a_directory_waits_and_is_not_asked_twice() {
 }
 
 #[test]
+fn forks_get_what_worktreeinclude_names_in_the_directory() {
+    let test = TestEngine::best();
+    let source = test.source("source");
+    write(&source, "code", "code\n");
+    write(&source, ".gitignore", ".env\n");
+    write(&source, ".worktreeinclude", ".env\n");
+    write(&source, ".env", "KEY=1\n");
+    let by_the_rules = ImportOptions {
+        ignore_rules: true,
+        ..ImportOptions::default()
+    };
+    test.import_with("p", &source, &by_the_rules).unwrap();
+    assert!(!test.paths("p").contains(&".env".to_owned()));
+    let (fork, place) = test.fork(&id("p"), "ada");
+    assert_eq!(fs::read_to_string(place.join(".env")).unwrap(), "KEY=1\n");
+    fs::write(place.join("code"), "new\n").unwrap();
+    let options = CompleteOptions::default();
+    let merged = test.engine.merges.complete(&fork, &options, &user());
+    assert_eq!(merged.unwrap().merged, [p("code")]);
+    test.check();
+}
+
+#[test]
 fn a_directory_that_the_project_does_not_know_is_merged_as_new() {
     let test = TestEngine::best();
     let source = test.source("source");
