@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use offshoot_core::{ProjectId, RelPath};
+use offshoot_core::{ErrorCode, ProjectId, RelPath};
 use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt, PendingConflict, Policy};
 
 use super::{Context, link};
@@ -243,6 +243,16 @@ pub(super) fn show_merge(cx: &mut Context<'_>, completed: &Completed) -> Result<
     Ok(())
 }
 
+/// Whether the merge took a path out of the project.
+fn is_gone(cx: &Context<'_>, done: &Completed, path: &RelPath) -> bool {
+    let (Some(snapshot), Ok(id)) = (done.snapshot, done.project.parse()) else {
+        return false;
+    };
+    let at = snapshot.to_hex();
+    let file = (cx.engine.projects).open_project_file(&id, Some(&at), path);
+    file.is_err_and(|error| error.code() == ErrorCode::FileNotFound)
+}
+
 /// What a merge did, or would do, path by path.
 fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
     let plan = done.merge_id.is_none();
@@ -271,7 +281,10 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
             (Some(one), None) => format!("  (both changed it; put together by {})", one.method),
             (None, None) => String::new(),
         };
-        let sign = cx.output.paint(Color::Green, "+");
+        let sign = match is_gone(cx, done, path) {
+            true => cx.output.paint(Color::Red, "-"),
+            false => cx.output.paint(Color::Green, "+"),
+        };
         cx.output
             .line(format_args!("  {sign} {}{how}", shown(path)))?;
     }

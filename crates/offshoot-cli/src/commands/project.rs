@@ -161,10 +161,11 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
     }
     let mut steps = Steps::new(cx.output.shows_progress());
     let mut progress = |told: ImportProgress| show_progress(&mut steps, told, from_git);
-    let imported = if from_git {
-        cx.engine
-            .projects
-            .import_git(&id, from, &mut progress, &cx.cause)?
+    let projects = &cx.engine.projects;
+    let imported = if from_git && cloned.is_some() {
+        projects.import_clone(&id, from, &mut progress, &cx.cause)?
+    } else if from_git {
+        projects.import_git(&id, from, &mut progress, &cx.cause)?
     } else {
         let options = ImportOptions {
             ignore_rules: args.ignore_rules,

@@ -1,5 +1,7 @@
 //! What a project last took from a directory of the host.
 
+use std::path::Path;
+
 use offshoot_core::ObjectId;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +11,7 @@ use crate::content::as_text;
 /// What a project last took from a directory, or from the repository that it was made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DirectorySource {
-    /// The absolute path of the directory; none for a repository, and for a path that is no text.
+    /// The absolute path of the directory; none if it is no text, or did not stay.
     pub(crate) directory: Option<String>,
     /// Whether ignored files were left out.
     pub(crate) ignore_rules: bool,
@@ -37,6 +39,11 @@ pub(crate) struct PendingDirectory {
 }
 
 impl DirectorySource {
+    /// Whether it was taken from this directory.
+    pub(crate) fn is_of(&self, directory: &Path) -> bool {
+        self.directory.is_some() && self.directory.as_deref() == directory.to_str()
+    }
+
     /// Puts the ids that a purge gave in the place of those before it.
     pub(crate) fn replace_ids(&mut self, new: &dyn Fn(ObjectId) -> ObjectId) {
         self.taken = new(self.taken);

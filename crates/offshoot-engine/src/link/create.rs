@@ -65,6 +65,7 @@ impl Links {
         };
         let from = GitSource {
             repository: &repository,
+            place: options.address.is_none().then_some(place.as_path()),
             head: tip,
             branch: Some(full_branch_name(&link.branch)?),
             // What is pushed there is what the project has.

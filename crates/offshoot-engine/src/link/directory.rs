@@ -4,7 +4,7 @@
 //! last. If the project has not changed since, that commit is its next snapshot. Otherwise it is merged
 //! like the work of a fork, so that nothing that agents merged meanwhile is taken back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{
@@ -25,7 +25,7 @@ use crate::directory::disk_entry::DiskEntry;
 use crate::formats::{DirectorySource, PendingDirectory};
 use crate::link::Links;
 use crate::link::incoming::{BothObjects, Fetched};
-use crate::link::land::{Arriving, TRIES};
+use crate::link::land::{Arriving, TRIES, workspace_name};
 use crate::merge::complete::{CompleteOptions, Completed, PushedCommit};
 use crate::project::import::{ImportOptions, ImportProgress, entry_of, refuse_empty};
 use crate::project::import_source::{Source, SourceTree};
@@ -85,19 +85,17 @@ impl Links {
         cause: &Cause,
     ) -> Result<ProjectSynced> {
         self.context.require_space()?;
-        let key = self.store().read(|tx| Ok(open_project(tx, id)?.key))?;
-        let _turn = self.turn(key)?;
-        let known = self.settled_source(key, cause)?;
         let project = self.store().read(|tx| open_project(tx, id))?;
+        let known = self.store().read(|tx| source_in(tx, project.key))?;
         let place = match directory {
             Some(directory) => directory.to_owned(),
             None => known_place(id, known.as_ref())?,
         };
-        let mut options = options.clone();
-        // Without a directory it is as it was last time.
-        options.ignore_rules |=
-            directory.is_none() && known.as_ref().is_some_and(|one| one.ignore_rules);
         let source = self.projects.open_source(&place)?;
+        let mut options = options.clone();
+        // A directory that is known is read as it was last time.
+        options.ignore_rules |=
+            known.is_some_and(|one| one.is_of(source.path()) && one.ignore_rules);
         let head = state_of_row(&project);
         // A path that cannot be looked up counts as tracked, so that it is read.
         let tracked = |path: &RelPath| {
@@ -109,16 +107,27 @@ impl Links {
             .projects
             .read_source(&source, &options, &tracked, progress)?;
         refuse_empty(&tree)?;
-        // The content first: the change is counted by what the store has.
-        self.store()
-            .write(Durability::Relaxed, |tx| tree.bulk.insert(tx))?;
-        let (taking, counts) = self.commit_of(&project, &source, &tree, known, &options, cause)?;
+        let _turn = self.turn(project.key)?;
+        let known = self.settled_source(project.key, cause)?;
+        let project = self.store().read(|tx| open_project(tx, id))?;
+        let known = known.filter(|known| known.is_of(source.path()));
+        let objects = StoredObjects::new(self.store(), None);
+        let mut bench = PendingObjects::new(&objects);
+        bench.add_files_git_checks(source.dir(), tree.entries.keys())?;
+        let (taking, counts) =
+            self.commit_of(&mut bench, &project, &source, &tree, known, &options, cause)?;
+        let total = tree.counts().0 as u64;
+        let sizes = tree.entries.values();
+        let sizes = sizes.filter_map(|entry| Some((entry.id?, entry.size)));
+        let fetched = Fetched {
+            sizes: sizes.collect(),
+            bulk: tree.bulk,
+        };
         let merge = match taking {
-            Some(taking) => self.land_directory(id, &taking)?,
+            Some(taking) => self.land_directory(id, &taking, &bench, &fetched)?,
             None => None,
         };
         let (snapshot, created) = self.newest_snapshot(id, project.head)?;
-        let total = tree.counts().0 as u64;
         Ok(ProjectSynced {
             snapshot,
             created,
@@ -134,8 +143,10 @@ impl Links {
     }
 
     /// Makes a commit of what a directory holds, on top of what it held; none if that is the same.
+    #[expect(clippy::too_many_arguments, reason = "what a commit is made of")]
     fn commit_of<'a>(
         &self,
+        bench: &mut PendingObjects<'_>,
         project: &WorkspaceRow,
         source: &Source,
         tree: &SourceTree,
@@ -143,16 +154,15 @@ impl Links {
         options: &'a ImportOptions,
         cause: &'a Cause,
     ) -> Result<(Option<Taking<'a>>, SyncCounts)> {
-        let objects = StoredObjects::new(self.store(), None);
-        let mut bench = PendingObjects::new(&objects);
         let label = options.label.as_deref().unwrap_or(DEFAULT_LABEL);
         let base = match &known {
-            Some(known) => {
-                let mut commit = read_commit(&objects, &known.taken)?;
+            // What was taken may be erased since; then everything is new again.
+            Some(known) if bench.read(&known.taken)?.is_some() => {
+                let mut commit = read_commit(bench, &known.taken)?;
                 commit.set_sidecar((known.sidecar != EMPTY_TREE).then_some(known.sidecar));
                 (known.taken, commit)
             }
-            None => {
+            _ => {
                 let nothing = self.new_commit(State::default(), None, "Nothing yet", cause);
                 bench.add(ObjectKind::Tree, Vec::new())?;
                 (bench.add(ObjectKind::Commit, nothing.encode()?)?, nothing)
@@ -162,8 +172,8 @@ impl Links {
             tree: base.1.tree,
             sidecar: base.1.sidecar().unwrap_or(EMPTY_TREE),
         };
-        let (edits, counts) = edits_to(&bench, &before, tree)?;
-        let after = before.edit(&mut bench, &edits)?;
+        let (edits, counts) = edits_to(bench, &before, tree)?;
+        let after = before.edit(bench, &edits)?;
         if after == before {
             return Ok((None, counts));
         }
@@ -171,11 +181,6 @@ impl Links {
         let parent = project.head.map(|_| base.0);
         let commit = self.new_commit(after, parent, label, cause);
         let tip = (bench.add(ObjectKind::Commit, commit.encode()?)?, commit);
-        let made = bench.prepare(self.store())?;
-        self.store().write(Durability::Relaxed, |tx| {
-            let mut put = |object: &NewObject| tx.put_object(object).map(drop);
-            made.iter().try_for_each(&mut put)
-        })?;
         let noted = DirectorySource {
             directory: source.path().to_str().map(str::to_owned),
             ignore_rules: options.ignore_rules,
@@ -214,33 +219,34 @@ impl Links {
         commit
     }
 
-    /// Brings the commit of a directory into its project. Gives the receipt if it had to be merged.
+    /// Brings the commit of a directory into its project: as its first snapshot, or merged, so that it
+    /// can be undone like every merge.
     fn land_directory(
         &self,
         id: &ProjectId,
         taking: &Taking<'_>,
+        bench: &PendingObjects<'_>,
+        fetched: &Fetched,
     ) -> Result<Option<Box<Completed>>> {
-        let nothing = StoredObjects::new(self.store(), None);
-        let objects = BothObjects::new(StoredObjects::new(self.store(), None), &nothing);
-        let fetched = Fetched {
-            bulk: self.store().bulk().finish()?,
-            sizes: Default::default(),
-        };
+        let objects = BothObjects::new(StoredObjects::new(self.store(), None), bench);
         let arriving = Arriving {
             objects: &objects,
-            fetched: &fetched,
+            fetched,
             cause: taking.cause,
             are_own: true,
         };
-        let chain = vec![taking.tip.clone()];
+        let made = bench.prepare(self.store())?;
         for _ in 0..TRIES {
             let project = self.store().read(|tx| open_project(tx, id))?;
-            let is_next = project.head == Some(taking.base.0) || project.head.is_none();
-            if !is_next {
-                let merged = self.merge_directory(id, &project, taking, &arriving)?;
+            if project.head.is_some() {
+                let merged = self.merge_directory(id, &project, taking, &arriving, &made)?;
                 return Ok(Some(Box::new(merged)));
             }
-            let also = |tx: &mut dyn WriteTx| put_source(tx, project.key, &taking.noted);
+            let also = |tx: &mut dyn WriteTx| {
+                put_objects(tx, &made)?;
+                put_source(tx, project.key, &taking.noted)
+            };
+            let chain = vec![taking.tip.clone()];
             if self.forward(&project, &chain, &arriving, &also)?.is_some() {
                 return Ok(None);
             }
@@ -261,6 +267,7 @@ impl Links {
         project: &WorkspaceRow,
         taking: &Taking<'_>,
         arriving: &Arriving<'_>,
+        made: &[NewObject],
     ) -> Result<Completed> {
         let options = merge_options(taking.tip.0, taking.label);
         let completion = (self.merges).completion(project.key, &options, taking.cause)?;
@@ -281,6 +288,7 @@ impl Links {
                 pending: Some(pending),
                 ..before
             };
+            put_objects(tx, made)?;
             put_source(tx, project.key, &noted)?;
             tx.put_completion(&CompletionRow {
                 workspace: row.key,
@@ -289,7 +297,7 @@ impl Links {
         };
         let chain = vec![taking.tip.clone()];
         let onto = (taking.base.0, &taking.base.1);
-        let name = workspace_name(id);
+        let name = workspace_name(id, "directory");
         let workspace: WorkspaceId =
             self.fork_with(id, &name, project, onto, &chain, arriving, &also)?;
         let merged = self.merges.run_requested(&completion, &workspace)?;
@@ -385,11 +393,11 @@ fn known_place(id: &ProjectId, known: Option<&DirectorySource>) -> Result<PathBu
     })
 }
 
-/// What the workspace of a directory is called, which is also the agent that its changes are told of.
-fn workspace_name(project: &ProjectId) -> String {
-    let mut name = project.to_string();
-    name.truncate(48);
-    format!("{name}~directory")
+fn put_objects(tx: &mut dyn WriteTx, made: &[NewObject]) -> Result<()> {
+    for object in made {
+        tx.put_object(object)?;
+    }
+    Ok(())
 }
 
 fn edits_that_put(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
@@ -423,11 +431,16 @@ fn edits_to(
         old.insert(path.clone(), *entry);
         Ok(())
     })?;
+    let unread = unread(tree);
+    let keeps = |path: &RelPath| {
+        let above = path.ancestors();
+        unread.contains(path) || above.iter().any(|dir| unread.contains(dir))
+    };
     for (path, entry) in &old {
         let is_dir = entry.kind == EntryKind::Dir;
         let went_along = gone.as_ref().is_some_and(|above| path.starts_with(above));
         let new = tree.entries.get(path).map(entry_of);
-        if new.is_none() && keeps(tree, path) {
+        if new.is_none() && !unread.is_empty() && keeps(path) {
             continue;
         }
         match new {
@@ -453,7 +466,8 @@ fn edits_to(
     Ok((edits, counts))
 }
 
-/// Whether a path that was not read stays as it is, because what stands there kept changing.
-fn keeps(tree: &SourceTree, path: &RelPath) -> bool {
-    tree.unsettled.iter().any(|busy| path.starts_with(busy))
+/// Paths that could not be read, or that kept changing: what the project has there stays.
+fn unread(tree: &SourceTree) -> HashSet<&RelPath> {
+    let dropped = tree.dropped.iter().map(|(path, _)| path);
+    dropped.chain(&tree.unsettled).collect()
 }

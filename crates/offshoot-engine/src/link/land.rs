@@ -140,3 +140,11 @@ pub(crate) fn state_in(commit: &Commit) -> State {
         sidecar: EMPTY_TREE,
     }
 }
+
+/// What the workspace is called in which something from elsewhere is merged, which is also the agent
+/// that its changes are told of.
+pub(crate) fn workspace_name(project: &ProjectId, of: &str) -> String {
+    let mut name = project.to_string();
+    name.truncate(48);
+    format!("{name}~{of}")
+}

@@ -25,7 +25,7 @@ use crate::link::create::no_branch;
 use crate::link::incoming::{
     BothObjects, Comparison, Fetched, chain_or_tip, compare, refuse_moved_submodules,
 };
-use crate::link::land::{Arriving, TRIES, state_in};
+use crate::link::land::{Arriving, TRIES, state_in, workspace_name};
 use crate::merge::complete::{CompleteOptions, Completed, PendingConflict, receipt};
 use crate::merge::review_row::parts_of;
 use crate::merge::three_way::{ThreeStates, merge_into_project};
@@ -261,7 +261,7 @@ impl Links {
                 let also =
                     |tx: &mut dyn WriteTx, row: &WorkspaceRow| set_pending(tx, pull, row.key);
                 let onto = (base_id, &base);
-                let name = workspace_name(pull.id);
+                let name = workspace_name(pull.id, "repository");
                 self.fork_with(pull.id, &name, project, onto, &chain, &arriving, &also)?
             }
         };
@@ -435,13 +435,6 @@ fn refuse_changed(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<()> {
         )
         .with_hint("nothing was changed; try again")),
     }
-}
-
-/// What the workspace of a pull is called, which is also the agent that its changes are told of.
-fn workspace_name(project: &ProjectId) -> String {
-    let mut name = project.to_string();
-    name.truncate(48);
-    format!("{name}~repository")
 }
 
 /// The name of the workspace whose conflicts wait; none if there is none.

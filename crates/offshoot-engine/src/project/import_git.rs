@@ -73,6 +73,18 @@ impl Projects {
         self.import_git_and(id, source, progress, None, cause)
     }
 
+    /// Like [`import_git`](Self::import_git), for a clone that will be gone: where it was is not
+    /// remembered.
+    pub fn import_clone(
+        &self,
+        id: &ProjectId,
+        clone: &Path,
+        progress: &mut dyn FnMut(ImportProgress),
+        cause: &Cause,
+    ) -> Result<Imported> {
+        self.import_head(id, (clone, false), progress, None, cause)
+    }
+
     /// Like [`import_git`](Self::import_git); `also` writes further rows in the transaction that
     /// makes the project.
     pub(crate) fn import_git_and(
@@ -83,11 +95,25 @@ impl Projects {
         also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
+        self.import_head(id, (source, true), progress, also, cause)
+    }
+
+    /// Imports what is checked out. The project remembers where the repository is if it `stays`.
+    fn import_head(
+        &self,
+        id: &ProjectId,
+        (source, stays): (&Path, bool),
+        progress: &mut dyn FnMut(ImportProgress),
+        also: Option<ExtraWrite<'_>>,
+        cause: &Cause,
+    ) -> Result<Imported> {
         self.store().read(|tx| refuse_taken(tx, id))?;
-        let repository = GitRepository::open(&self.source_place(source)?)?;
+        let place = self.source_place(source)?;
+        let repository = GitRepository::open(&place)?;
         let (head, branch) = head_commit(&repository)?;
         let from = GitSource {
             repository: &repository,
+            place: stays.then_some(place.as_path()),
             head,
             branch,
             without: None,
@@ -117,7 +143,8 @@ impl Projects {
         drop(reading);
         let bulk = bulk.finish()?;
         let newest = newest_of(&snapshots)?.clone();
-        let noted = source_of(None, false, &newest);
+        // Ignored files are no part of what was taken.
+        let noted = source_of(from.place, true, &newest);
         let remember = |tx: &mut dyn WriteTx, row: &WorkspaceRow| {
             put_source(tx, row.key, &noted)?;
             also.map_or(Ok(()), |also| also(tx, row))

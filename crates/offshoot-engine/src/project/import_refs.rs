@@ -4,6 +4,7 @@
 //! cannot be read is left out with a reason; the project does not depend on it.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use offshoot_core::{ErrorCode, ObjectId, Result};
 use offshoot_git::{GitRepository, check_ref_name};
@@ -15,6 +16,8 @@ use crate::workspace::export::SHOWN_REFS;
 /// What is imported of a repository.
 pub(crate) struct GitSource<'a> {
     pub(crate) repository: &'a GitRepository,
+    /// Where it is, if the project is to remember that.
+    pub(crate) place: Option<&'a Path>,
     /// The newest commit.
     pub(crate) head: ObjectId,
     /// The whole name of the branch that it is on.

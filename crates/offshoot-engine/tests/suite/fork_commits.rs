@@ -361,7 +361,7 @@ const TRICKS: &[(&str, Trick)] = &[
         let commit = raw_commit(git_dir, &tree, PERSON);
         point_at(git_dir, &commit);
     }),
-    ("not as git writes it", |git_dir| {
+    ("zeroPaddedDate", |git_dir| {
         let tree = git(git_dir.parent().unwrap(), &["rev-parse", "HEAD^{tree}"]);
         let commit = raw_commit(git_dir, &tree, "a <a@b> 01 +0000");
         point_at(git_dir, &commit);

@@ -1,6 +1,7 @@
 //! Directories whose changes come into a project beside the work of agents.
 
 use std::fs;
+use std::process::Command;
 
 use super::sources::{commit_all, id, write};
 use crate::fixture::{TestEngine, p, user};
@@ -133,6 +134,72 @@ fn a_directory_that_the_project_does_not_know_is_merged_as_new() {
     let first = test.sync("q", &source, &ImportOptions::default());
     assert!(first.created && first.merge.is_none());
     assert_eq!(test.paths("q"), ["mine", "same"]);
+    test.check();
+}
+
+#[test]
+fn another_directory_takes_nothing_away() {
+    let test = TestEngine::best();
+    let (first, second) = (test.source("first"), test.source("second"));
+    write(&first, "a", "a\n");
+    write(&first, "b", "b\n");
+    write(&second, "c", "c\n");
+    test.import("p", &first).unwrap();
+    let synced = test.sync("p", &second, &ImportOptions::default());
+    assert_eq!((synced.synced, synced.removed), (1, 0));
+    assert_eq!(test.paths("p"), ["a", "b", "c"]);
+    // What came can be taken back like every merge.
+    let merge = synced.merge.unwrap().merge_id.unwrap();
+    test.engine.merges.undo_merge(&merge, &user()).unwrap();
+    assert_eq!(test.paths("p"), ["a", "b"]);
+    test.check();
+}
+
+#[test]
+fn what_cannot_be_read_stays_as_it_is() {
+    let test = TestEngine::best();
+    let source = test.source("source");
+    write(&source, "code", "code\n");
+    write(&source, "pipe", "a file\n");
+    write(&source, "dir/file", "file\n");
+    test.import("p", &source).unwrap();
+    fs::remove_file(source.join("pipe")).unwrap();
+    let made = Command::new("mkfifo").arg(source.join("pipe")).status();
+    assert!(made.unwrap().success());
+    write(&source, "code", "new\n");
+    let synced = test.sync_again("p").unwrap();
+    assert_eq!(synced.removed, 0);
+    assert_eq!(synced.dropped[0].0, p("pipe"));
+    assert_eq!(test.head_text("p", "pipe"), "a file\n");
+    assert_eq!(test.head_text("p", "code"), "new\n");
+    test.check();
+}
+
+#[test]
+fn what_was_taken_and_erased_since_is_new_again() {
+    let test = TestEngine::best();
+    let source = test.source("source");
+    write(&source, "a", "a\n");
+    test.import("p", &source).unwrap();
+    write(&source, "b", "b\n");
+    test.sync_again("p").unwrap();
+    // The snapshot that the directory became is not reachable from anything any more.
+    let store = test.store();
+    let lost = "1".repeat(40);
+    store
+        .write(offshoot_store::Durability::Synced, |tx| {
+            let key = tx.project(&id("p"))?.unwrap().key;
+            let mut row = tx.project_settings(key)?.unwrap();
+            let text = row.source.unwrap();
+            let taken = text.find("\"taken\":\"").unwrap() + 9;
+            row.source = Some(format!("{}{lost}{}", &text[..taken], &text[taken + 40..]));
+            tx.put_project(&row)
+        })
+        .unwrap();
+    write(&source, "c", "c\n");
+    let synced = test.sync_again("p").unwrap();
+    assert!(synced.merge.unwrap().conflicts.is_empty());
+    assert_eq!(test.paths("p"), ["a", "b", "c"]);
     test.check();
 }
 
