@@ -72,6 +72,8 @@ test('the result can be edited, and that is what lands', async ({ page }) => {
   await page.goto(at(`/reviews/${reviewOf('edits', 'a.json')}`));
   await expect(page.getByRole('heading', { name: '/port' })).toBeVisible();
   await expect(page.getByRole('button', { name: 'Take both' })).toHaveCount(0);
+  // There is something to edit once the server has said what becomes of it.
+  await expect(page.getByRole('region', { name: 'Result' }).getByRole('button', { name: 'Edit' })).toBeVisible();
   await page.keyboard.press('e');
   const editor = page.getByRole('region', { name: 'Result' }).locator('.cm-content[contenteditable=true]');
   await expect(editor).toBeFocused();

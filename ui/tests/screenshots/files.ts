@@ -2,7 +2,7 @@
 export const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="480" height="240" viewBox="0 0 480 240">
   <rect width="480" height="240" fill="#f3ece0"/><circle cx="120" cy="120" r="72" fill="#2f6b4f"/>
   <path d="M84 126c24-52 66-58 84-54-4 40-30 66-66 66m-14 22c6-24 20-44 44-58" fill="none" stroke="#f3ece0" stroke-width="10" stroke-linecap="round"/>
-  <text x="216" y="136" font-family="sans-serif" font-size="52" font-weight="600" fill="#2b2b2b">greenleaf</text></svg>`;
+  <text x="216" y="136" textLength="236" lengthAdjust="spacingAndGlyphs" font-family="sans-serif" font-size="52" font-weight="600" fill="#2b2b2b">greenleaf</text></svg>`;
 
 export const README = `# Greenleaf
 
