@@ -127,7 +127,7 @@ impl Directories {
         let begun = self.write_new_fork_git(provider, stack, &dirs, row, fork);
         let filled = begun.and_then(|()| self.write_index_over_layers(row, stack, &dirs));
         let filled = filled.and_then(|dir| {
-            self.copy_included(stack, &dirs.target)?;
+            self.copy_included(stack, &dirs)?;
             Ok(dir)
         });
         let noted = filled.and_then(|dir| {

@@ -3,20 +3,22 @@
 //! `.env` files and the like are ignored, so no commit brings them, and still a program does not run
 //! without them. The file lies at the top of the person's own working tree and has the syntax of
 //! `.gitignore`; one that an agent merges into the project has no effect before the person takes it.
-//! What is copied is ignored by the rules of the fork too, so it never becomes part of a snapshot, a
-//! merge or the store. Nothing outside of the working tree is read: no link is followed.
+//! What is copied is ignored by the rules of the fork and recorded beside it, so it never becomes part of
+//! a snapshot, a merge or the store, also if the agent changes those rules. Nothing outside of the working
+//! tree is read: no link is followed.
 
-use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::collections::{BTreeMap, HashSet};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use offshoot_core::{ErrorCode, RelPath, Result};
-use offshoot_fs::{SafeDir, Sync};
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
+use offshoot_fs::{ForkDirs, SafeDir, Sync};
 use offshoot_git::{IgnoreRules, ObjectReader};
-use offshoot_store::{ProjectRow, ReadTx, WorkspaceKey};
+use offshoot_store::{ForkRow, ProjectRow, WorkspaceKind, WorkspaceRow};
 use offshoot_sys::FileKind;
 
 use crate::content::objects::StoredObjects;
+use crate::content::rows::fork_row;
 use crate::content::state::{State, StateEntry};
 use crate::directory::Directories;
 use crate::directory::layers::Stack;
@@ -56,25 +58,32 @@ pub(crate) fn work_tree_of(project: &ProjectRow) -> Result<Option<PathBuf>> {
 }
 
 impl Directories {
-    /// What `.worktreeinclude` names in forks of a project, which no snapshot takes even if it takes
-    /// ignored files; none if nothing is named.
-    pub(crate) fn included_paths(
-        &self,
-        tx: &dyn ReadTx,
-        project: WorkspaceKey,
-    ) -> Result<Option<IgnoreRules>> {
-        let settings = tx.project_settings(project)?;
-        let tree = settings.map_or(Ok(None), |row| work_tree_of(&row))?;
-        let text = tree.and_then(|tree| {
-            let dir = SafeDir::open(tree).ok()?.following_no_links();
-            rule_file_of(&dir, &RelPath::root().join_name(INCLUDE_FILE))
-        });
-        Ok(text.map(|text| IgnoreRules::root().child(&RelPath::root(), Some(&text), None)))
+    /// The files of a fork that were copied from the person's work tree. No snapshot, merge or archive
+    /// takes them, whatever the ignore rules have become: an agent can change those.
+    pub(crate) fn included_files(&self, row: &WorkspaceRow, fork: &ForkRow) -> HashSet<RelPath> {
+        read_record(&self.fork_dirs(row, fork.place).private)
+    }
+
+    /// Like [`included_files`](Self::included_files), of any workspace.
+    pub(crate) fn included_of(&self, row: &WorkspaceRow) -> Result<HashSet<RelPath>> {
+        if row.kind != WorkspaceKind::Fork {
+            return Ok(HashSet::new());
+        }
+        let fork = self.store().read(|tx| fork_row(tx, row))?;
+        Ok(self.included_files(row, &fork))
+    }
+
+    /// Lets the record of copied files follow a fork to another private directory. It is there before
+    /// the files are.
+    pub(crate) fn carry_included(&self, from: &ForkDirs, to: &ForkDirs) -> Result<()> {
+        let mut files = read_record(&from.private);
+        files.extend(read_record(&to.private));
+        write_record(&to.private, files.iter())
     }
 
     /// Copies the files that `.worktreeinclude` names into the new directory of a fork. What cannot be
     /// copied is named in the answer: a fork without it is better than no fork.
-    pub(crate) fn copy_included(&self, stack: &Stack, target: &Path) -> Result<Included> {
+    pub(crate) fn copy_included(&self, stack: &Stack, dirs: &ForkDirs) -> Result<Included> {
         let source = stack.work_tree.as_ref().and_then(|tree| {
             let dir = SafeDir::open(tree).ok()?;
             Some(dir.following_no_links())
@@ -90,7 +99,7 @@ impl Directories {
             lines: IncludeLines::parse(&text),
             include: IgnoreRules::root().child(&RelPath::root(), Some(&text), None),
             source,
-            target: self.open_dir(target)?.following_no_links(),
+            target: self.open_dir(&dirs.target)?.following_no_links(),
             objects: StoredObjects::new(self.store(), None),
             names_left: MOST_NAMES,
             bytes_left: MOST_BYTES,
@@ -99,8 +108,39 @@ impl Directories {
         copier.run(&stack.state)?;
         copier.included.files.sort();
         copier.included.left_out.sort();
+        write_record(&dirs.private, copier.included.files.iter())?;
         Ok(copier.included)
     }
+}
+
+/// The file beside a fork that names what was copied: paths, each ended by a NUL.
+const RECORD: &str = "included";
+
+fn read_record(private: &Path) -> HashSet<RelPath> {
+    let text = std::fs::read(private.join(RECORD)).unwrap_or_default();
+    let paths = text.split(|&byte| byte == 0).filter(|path| !path.is_empty());
+    paths.filter_map(|path| RelPath::parse(path).ok()).collect()
+}
+
+/// On disk before it counts: a fork whose record a power cut took would merge what it names.
+fn write_record<'p>(private: &Path, files: impl Iterator<Item = &'p RelPath>) -> Result<()> {
+    let mut text = Vec::new();
+    for path in files {
+        text.extend_from_slice(path.as_bytes());
+        text.push(0);
+    }
+    if text.is_empty() {
+        return Ok(());
+    }
+    let write = || -> std::io::Result<()> {
+        let mut file = offshoot_sys::create_private(&private.join(RECORD))?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::File::open(private)?.sync_all()
+    };
+    write().map_err(|cause| {
+        Error::new(ErrorCode::WriteFailed, "what was copied cannot be noted").with_source(cause)
+    })
 }
 
 struct Copier<'a> {

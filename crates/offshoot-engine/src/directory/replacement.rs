@@ -54,6 +54,7 @@ impl Directories {
         let old = self.fork_dirs(row, fork.place - 1);
         let aside = ForkDirs::new(&new.private, &note.target);
         if old.private.is_dir() {
+            self.carry_included(&old, &new)?;
             for path in &note.carry {
                 let path = RelPath::parse_text(path)?;
                 provider.move_path(&old, &aside, &path)?;

@@ -280,7 +280,7 @@ impl Forks {
             let begun = self
                 .directories
                 .write_new_fork_git(&*provider, &stack, &dirs, &row, &fork)
-                .and_then(|()| self.directories.copy_included(&stack, &dirs.target));
+                .and_then(|()| self.directories.copy_included(&stack, &dirs));
             let included = match begun {
                 Ok(included) => included,
                 Err(error) => {

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
 use offshoot_fs::{Difference, ForkDirs, SafeDir, Stat};
-use offshoot_git::IgnoreRules;
 use offshoot_store::{Bulk, BulkWriter, Durability, EntryRow, ForkRow, ReadTx, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
@@ -60,8 +59,8 @@ pub(crate) struct ForkView<'a> {
     pub(crate) index: &'a Index<'a>,
     pub(crate) stack: &'a Stack,
     pub(crate) include_ignored: bool,
-    /// What is left out even so: files that were copied from the person's work tree.
-    pub(crate) included: Option<IgnoreRules>,
+    /// What is left out in any case: files that were copied from the person's work tree.
+    pub(crate) included: HashSet<RelPath>,
 }
 
 /// One walk over the differences between a fork and its layers.
@@ -181,10 +180,7 @@ impl ForkSync<'_> {
             index: &index,
             stack: &stack,
             include_ignored: self.include_ignored,
-            included: match self.include_ignored {
-                true => sync.directories.included_paths(tx, fork.project)?,
-                false => None,
-            },
+            included: sync.directories.included_files(&now, &fork),
         };
         let differences = sync.fork_differences(&view, &fork)?;
         let key = self.changes_key(tx, &now, &fork, &differences)?;

@@ -24,7 +24,7 @@ impl ForkView<'_> {
         mut all: Vec<Difference>,
         synced: &mut Synced,
     ) -> Vec<Difference> {
-        if self.include_ignored && self.included.is_none() {
+        if self.include_ignored && self.included.is_empty() {
             return all;
         }
         // A rule file that does not differ is read from the store, as the layers have it, or is one
@@ -61,9 +61,10 @@ impl ForkView<'_> {
         path: &RelPath,
         is_dir: bool,
     ) -> bool {
-        let taken = self.include_ignored
-            && !(self.included.as_ref()).is_some_and(|included| included.is_ignored(path, is_dir));
-        !taken && leaves_out(self.index, rules, path, is_dir)
+        if self.included.contains(path) {
+            return !is_tracked(self.index, path);
+        }
+        !self.include_ignored && leaves_out(self.index, rules, path, is_dir)
     }
 }
 
@@ -74,15 +75,18 @@ fn leaves_out(
     path: &RelPath,
     is_dir: bool,
 ) -> bool {
-    // What is tracked stays tracked. After an error the path is walked.
-    let tracked = index.base().entry(&index.objects, path);
-    if !matches!(tracked, Ok(None)) {
+    if is_tracked(index, path) {
         return false;
     }
     match dir_of_nested_git(path) {
         Some(around) => rules.ignores(&around, true),
         None => rules.ignores(path, is_dir),
     }
+}
+
+/// Whether the base has a path: what is tracked stays tracked. After an error the path is walked.
+fn is_tracked(index: &Index<'_>, path: &RelPath) -> bool {
+    !matches!(index.base().entry(&index.objects, path), Ok(None))
 }
 
 /// Calls `ask` with a function that says of directories below `dir` whether the ignore rules leave them

@@ -99,10 +99,12 @@ impl Workspaces {
                 note_time(dir, &top, below, entry)?;
             }
             let known: HashSet<RelPath> = entries.iter().map(|one| one.path.clone()).collect();
+            let included = self.directories.included_of(&row)?;
             let limit = largest_file(&self.contents, &row);
             for ignored in &synced.ignored {
                 each_ignored(dir, &row, (&top, below), ignored, &mut |found, stat| {
-                    if known.contains(&found.path) {
+                    let inside = found.path.strip_prefix(below).unwrap_or_default();
+                    if known.contains(&found.path) || included.contains(&top.join(&inside)) {
                         return;
                     }
                     if found.kind == EntryKind::File && stat.size > limit {

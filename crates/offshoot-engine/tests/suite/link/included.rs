@@ -125,6 +125,42 @@ fn each_fork_gets_them_and_no_snapshot_merge_or_project_does() {
 }
 
 #[test]
+fn an_agent_that_changes_the_rules_does_not_bring_them_in() {
+    let linked = linked();
+    put(&linked, ".worktreeinclude", ".env\n/secrets/\n");
+    put(&linked, ".env", "KEY=1\n");
+    put(&linked, "secrets/a.pem", "pem\n");
+    let (path, _) = fork(&linked, "ada");
+    let test = &linked.test;
+    let ada: offshoot_core::WorkspaceId = "ada".parse().unwrap();
+    // The rules go, here and in the project, and the person's own file does as well.
+    fs::write(path.join(".gitignore"), "").unwrap();
+    fs::write(path.join(".env"), "KEY=1 and more\n").unwrap();
+    fs::remove_file(linked.repo.join(".worktreeinclude")).unwrap();
+    test.put(&linked.app, "newer", "newer\n");
+    test.engine.merges.update(&ada, false, &user()).unwrap();
+    assert_eq!(text(path.join(".env")), "KEY=1 and more\n");
+    let top = offshoot_core::RelPath::root();
+    let archive = test.engine.workspaces.archive(&ada, &top, &user()).unwrap();
+    let held = |name: &str| archive.entries.iter().any(|one| one.path == p(name));
+    assert!(held("newer") && !held(".env") && !held("secrets/a.pem"));
+    let options = CompleteOptions {
+        include_ignored: true,
+        ..CompleteOptions::default()
+    };
+    let done = test.engine.merges.complete(&ada, &options, &user());
+    let merged: Vec<String> = (done.unwrap().merged.iter())
+        .map(offshoot_core::RelPath::to_text)
+        .collect();
+    assert!(merged.contains(&".gitignore".to_owned()));
+    let secret = |path: &String| path.contains(".env") || path.contains("pem");
+    assert!(!merged.iter().any(secret), "{merged:?}");
+    let image = format!("{:?}", test.project_image(&linked.app, None));
+    assert!(!image.contains("pem") && !image.contains("KEY=1"), "{image}");
+    test.check();
+}
+
+#[test]
 fn a_hostile_file_names_nothing_outside_and_nothing_special() {
     let linked = linked();
     let outside = linked.test.host.path().join("outside.key");
