@@ -313,7 +313,8 @@ fn the_name_of_a_project_is_no_workspace_and_the_hint_says_so() {
     }
     let ran = place.run(&["cat", "shop", "README"]);
     assert!(ran.stderr.contains("is a project"), "{}", ran.golden());
-    let again = place.run(&["project", "create", "shop"]);
+    let from = place.path().to_str().unwrap();
+    let again = place.run(&["project", "create", "shop", "--from", from]);
     assert!(
         again
             .stderr
