@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command as Program;
 
-use offshoot_core::Result;
+use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_engine::{
     EngineOptions, Entered, ProviderName, UserNamespace, create_data_dir, user_namespace_of,
 };
@@ -52,6 +52,12 @@ pub(crate) fn enter(
             options.mount = outside;
             Ok(())
         }
+        // Programs in `offshoot shell` may not mount.
+        Ok(Entered::InsideWithoutRights) if need == Need::Required => Err(Error::new(
+            ErrorCode::Unsupported,
+            "the provider `overlay` does not work in `offshoot shell`",
+        )
+        .with_hint("type this command outside of the shell")),
         Err(error) if need == Need::Required => Err(error),
         _ => Ok(()),
     }
@@ -63,9 +69,8 @@ fn go(data: &Path, namespace: &UserNamespace, need: Need) -> Result<Entered> {
         return Ok(entered);
     }
     create_data_dir(data)?;
-    let program = std::env::current_exe().map_err(|cause| {
-        offshoot_core::Error::internal("this program cannot be found").with_source(cause)
-    })?;
+    let program = std::env::current_exe()
+        .map_err(|cause| Error::internal("this program cannot be found").with_source(cause))?;
     let mut holder = Program::new(program);
     // It outlives this command and must keep nothing of it.
     holder.env_clear().current_dir("/");
@@ -82,6 +87,10 @@ fn need(settings: &Settings, command: &Command) -> Result<Need> {
         Command::Init(_) | Command::Pull(_) | Command::Push(_) => Need::Outside,
         Command::Project {
             command: ProjectCommand::Create(_) | ProjectCommand::Sync { .. },
+        } => Need::Outside,
+        // The person's command may run ssh too.
+        Command::Project {
+            command: ProjectCommand::Setup(_),
         } => Need::Outside,
         // These look at the machine as it is for every program.
         Command::Doctor | Command::Config { .. } => Need::Outside,

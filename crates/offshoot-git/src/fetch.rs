@@ -238,6 +238,8 @@ impl<'a> CommitGraph<'a> {
         plan.shallow.sort();
         plan.shallow.dedup();
         plan.unshallow.sort();
+        let mut seen = HashSet::new();
+        tags.retain(|id| seen.insert(*id));
         plan.objects = tags;
         plan.objects
             .extend(self.new_objects(&new, &theirs, fetch.filter)?);
@@ -245,7 +247,7 @@ impl<'a> CommitGraph<'a> {
         Ok(plan)
     }
 
-    /// What an annotated tag leads to. The tags on the way are added, each once.
+    /// What an annotated tag leads to. The tags on the way are added.
     fn through_tags(&self, id: ObjectId, tags: &mut Vec<ObjectId>) -> Result<ObjectId> {
         let mut at = id;
         for _ in 0..MAX_TAG_DEPTH {
@@ -253,9 +255,7 @@ impl<'a> CommitGraph<'a> {
                 Some(Some(_)) => break,
                 _ => match self.reader.read(&at)? {
                     Some((Kind::Tag, bytes)) => {
-                        if !tags.contains(&at) {
-                            tags.push(at);
-                        }
+                        tags.push(at);
                         at = tag_target(&bytes)?;
                     }
                     _ => break,

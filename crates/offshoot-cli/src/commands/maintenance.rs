@@ -52,7 +52,7 @@ pub(super) fn clean(
             ignored.files += each.ignored.files;
             ignored.bytes += each.ignored.bytes;
         }
-        show_ignored(cx, &ignored, dry_run)?;
+        show_ignored(cx, &ignored, include_ignored, dry_run)?;
         cx.output.note(
             "what was kept is still read and written; `workspace path` brings a directory back",
         );
@@ -60,10 +60,12 @@ pub(super) fn clean(
     Ok(Exit::Done)
 }
 
-/// Says what went, or would go, because only the ignore rules name it.
+/// Says what went, or would go, because only the ignore rules name it; `included` if ignored files were
+/// to be kept.
 pub(super) fn show_ignored(
     cx: &mut Context<'_>,
     ignored: &IgnoredFiles,
+    included: bool,
     plan: bool,
 ) -> io::Result<()> {
     if ignored.is_empty() {
@@ -72,8 +74,13 @@ pub(super) fn show_ignored(
     let files = i64::try_from(ignored.files).unwrap_or(i64::MAX);
     let bytes = i64::try_from(ignored.bytes).unwrap_or(i64::MAX);
     let verb = if plan { "would go" } else { "went" };
+    // What goes in spite of the option are files that `.worktreeinclude` names.
+    let hint = match included {
+        true => "",
+        false => "; `--include-ignored` keeps such files",
+    };
     cx.output.line(format_args!(
-        "{} ({}) {verb} with it; `--include-ignored` keeps such files",
+        "{} ({}) {verb} with it{hint}",
         count(files, "ignored file", "ignored files"),
         size(bytes)
     ))

@@ -306,7 +306,7 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
             .line(format_args!("  - {path}  (left out: {why})"))?;
     }
     show_commits(cx, done)?;
-    super::maintenance::show_ignored(cx, &done.ignored_removed, plan)?;
+    super::maintenance::show_ignored(cx, &done.ignored_removed, done.include_ignored, plan)?;
     show_conflicts(cx, &done.conflicts)
 }
 

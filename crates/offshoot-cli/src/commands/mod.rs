@@ -38,13 +38,13 @@ use std::io::Write as _;
 
 use clap::CommandFactory as _;
 use offshoot_bench::BenchOptions;
-use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
-use offshoot_engine::{Engine, EngineOptions};
+use offshoot_core::{Cause, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_engine::{Engine, EngineOptions, Projects};
 
 use crate::args::{Args, Command, ConfigCommand, DataCommand};
 use crate::bytes;
 use crate::config::{Origin, Settings};
-use crate::output::{CommandResult, Exit, Output};
+use crate::output::{CommandResult, Exit, Failure, Output};
 
 /// An open data directory and who is using it.
 pub(crate) struct Context<'a> {
@@ -150,8 +150,28 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
     };
     match args.command {
         Command::Shell(args) => shell::run(context, &args, options),
-        command => run_with_engine(context, command),
+        command => {
+            let projects = context.engine.projects.clone();
+            run_with_engine(context, command).map_err(|failure| hint_at_project(&projects, failure))
+        }
     }
+}
+
+/// Says so where the name of a project was typed instead of one of its workspaces.
+fn hint_at_project(projects: &Projects, failure: Failure) -> Failure {
+    let Failure::Request(error) = failure else {
+        return failure;
+    };
+    let missing = (error.message().strip_prefix("there is no workspace `"))
+        .and_then(|rest| rest.strip_suffix('`')?.parse::<ProjectId>().ok())
+        .filter(|id| error.code() == ErrorCode::WorkspaceNotFound && projects.project(id).is_ok());
+    Failure::Request(match missing {
+        Some(id) => error.with_hint(format!(
+            "`{id}` is a project: `offshoot forks {id}` shows its workspaces, `offshoot fork {id}` \
+             makes one, and `offshoot project --help` names what works on the project itself"
+        )),
+        None => error,
+    })
 }
 
 /// See [`crate::namespace::enter`]. Other systems have no such namespaces.

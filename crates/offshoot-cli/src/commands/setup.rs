@@ -22,13 +22,16 @@ pub(super) fn run(cx: &mut Context<'_>, args: &SetupArgs) -> CommandResult {
     if args.off {
         projects.remove_setup(&id, &cx.cause)?;
     }
-    if !args.command.is_empty() {
-        projects.set_setup(&id, args.command.clone(), args.on.clone(), &cx.cause)?;
-    }
-    let made = match args.refresh || !args.command.is_empty() {
-        true => Some(make(cx, &id)?),
-        false => None,
+    let run = match args.command.is_empty() {
+        // Only a command that made something takes the place of the one before.
+        false => {
+            let setup = projects.new_setup(&id, args.command.clone(), args.on.clone())?;
+            Some(projects.begin_new_setup(&id, setup, &cx.cause)?)
+        }
+        true if args.refresh => Some(projects.begin_setup(&id)?),
+        true => None,
     };
+    let made = run.map(|run| make(cx, run)).transpose()?;
     let status = projects.setup(&id)?;
     if cx.output.json() {
         let document = wire::ProjectSetup::new(status.as_ref(), made.as_ref());
@@ -48,8 +51,7 @@ pub(super) fn run(cx: &mut Context<'_>, args: &SetupArgs) -> CommandResult {
 }
 
 /// Runs the command in a directory of its own, and freezes what it made.
-fn make(cx: &mut Context<'_>, id: &ProjectId) -> Result<SetupMade, Error> {
-    let run = cx.engine.projects.begin_setup(id)?;
+fn make(cx: &mut Context<'_>, run: SetupRun) -> Result<SetupMade, Error> {
     let command = printable(&run.command().join(" "));
     cx.output.note(format_args!("running `{command}`"));
     run_command(&run)?;
@@ -70,7 +72,7 @@ fn run_command(run: &SetupRun) -> Result<(), Error> {
             "the command `{}` could not be started",
             printable(&words[0])
         ))
-        .with_hint("check its name; for shell syntax use `-- sh -c '…'`")
+        .with_hint("check its name; for shell syntax use `-- sh -c '…'`; the setup is as before")
         .with_source(cause)
     })?;
     if status.success() {
@@ -78,7 +80,7 @@ fn run_command(run: &SetupRun) -> Result<(), Error> {
     }
     Err(
         Error::invalid(format!("the setup command failed: {status}"))
-            .with_hint("forks begin as before; nothing that it made was kept"),
+            .with_hint("the setup is as before; nothing that the command made was kept"),
     )
 }
 
@@ -133,7 +135,7 @@ pub(super) fn note_if_stale(cx: &mut Context<'_>, id: &ProjectId, status: &Setup
     let why = match status.state {
         SetupState::Ready => return,
         SetupState::Stale => "what the setup depends on has changed since it ran",
-        SetupState::Missing => "the setup never ran",
+        SetupState::Missing => "there are no results of the setup",
     };
     let run = cx.command_line(&["project", "setup", id.as_str(), "--refresh"]);
     cx.output.note(format_args!(

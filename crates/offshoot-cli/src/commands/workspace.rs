@@ -281,7 +281,7 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId, include_ignored: bool) -> Comm
     } else {
         cx.output.line(format_args!("`{id}` was deleted before"))?;
     }
-    super::maintenance::show_ignored(cx, &deleted.ignored, false)?;
+    super::maintenance::show_ignored(cx, &deleted.ignored, include_ignored, false)?;
     match deleted.snapshot {
         Some(kept) => {
             cx.output

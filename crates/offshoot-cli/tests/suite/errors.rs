@@ -295,3 +295,29 @@ fn what_is_not_there_yet_is_told_with_the_next_step() {
         assert!(!ran.stderr.contains("yet"), "{}", ran.golden());
     }
 }
+
+/// The name of a project where that of a workspace belongs is a slip that is easy to make.
+#[test]
+fn the_name_of_a_project_is_no_workspace_and_the_hint_says_so() {
+    let place = Place::new();
+    place.done(&["project", "create", "shop"]);
+    for command in ["status", "complete", "update"] {
+        let ran = place.run(&[command, "shop"]);
+        assert_eq!(ran.code, 1, "{}", ran.golden());
+        assert!(
+            ran.stderr
+                .contains("`shop` is a project: `offshoot forks shop`")
+        );
+        let ran = place.run(&[command, "other"]);
+        assert!(!ran.stderr.contains("is a project"), "{}", ran.golden());
+    }
+    let ran = place.run(&["cat", "shop", "README"]);
+    assert!(ran.stderr.contains("is a project"), "{}", ran.golden());
+    let from = place.path().to_str().unwrap();
+    let again = place.run(&["project", "create", "shop", "--from", from]);
+    assert!(
+        again
+            .stderr
+            .contains("`offshoot pull shop` if it is linked")
+    );
+}

@@ -107,8 +107,33 @@ fn a_command_that_fails_keeps_nothing() {
     let absent = place.run(&["project", "setup", "app", "--", "no-such-program"]);
     assert_eq!(absent.code, 1, "{}", absent.golden());
     assert_eq!(fs::read_dir(place.data().join("tmp")).unwrap().count(), 0);
-    let (ada, _) = fork(&place, "ada");
-    assert!(!ada.join("node_modules").exists());
+    assert!(absent.stderr.contains("the setup is as before"));
+    let none = place.done(&["--json", "project", "setup", "app"]).json();
+    assert!(none["setup"].is_null(), "{none}");
+    let (ada, told) = fork(&place, "ada");
+    assert!(!ada.join("node_modules").exists() && told.is_empty());
+
+    // One that works stays in its place.
+    place.done(&["project", "setup", "app", "--", "sh", "-c", INSTALL]);
+    let plain = "echo made > made; mkdir -p built && echo 1 > built/1";
+    for (words, told) in [
+        (vec!["no-such-program"], "could not be started"),
+        (vec!["sh", "-c", script], "exit status: 7"),
+        (vec!["sh", "-c", plain], "only `built`, `made`\n"),
+    ] {
+        let args = [&["project", "setup", "app", "--"], words.as_slice()].concat();
+        let failed = place.run(&args);
+        assert_eq!(failed.code, 1, "{}", failed.golden());
+        for told in [told, "the setup is as before"] {
+            assert!(failed.stderr.contains(told), "{told}: {}", failed.stderr);
+        }
+        let now = place.done(&["--json", "project", "setup", "app"]).json();
+        assert_eq!(now["setup"]["command"][2], INSTALL, "{now}");
+        assert_eq!(now["setup"]["state"], "ready", "{now}");
+    }
+    let (bob, told) = fork(&place, "bob");
+    assert_eq!(version(&bob).as_deref(), Some("lock 1\n"));
+    assert_eq!(told, "");
     let wrong = place.run(&["project", "setup", "app", "--refresh", "--off"]);
     assert_eq!(wrong.code, 2, "{}", wrong.golden());
 }
@@ -129,6 +154,13 @@ fn worktreeinclude_of_a_linked_repository_brings_env_files() {
     let path = PathBuf::from(ran.stdout.trim_end());
     assert_eq!(fs::read(path.join(".env")).unwrap(), b"KEY=1\n");
     assert_eq!(ran.stderr, "copied 1 file that `.worktreeinclude` names\n");
+    let beside = place.done(&["fork", "shop", "--agent", "bob"]);
+    fs::write(beside.stdout.trim_end().to_owned() + "/new", "new\n").unwrap();
+    let done = place.done(&["complete", "bob", "--include-ignored"]).stdout;
+    assert!(
+        done.contains("1 ignored file (6 B) went with it\n"),
+        "{done}"
+    );
     let out = place.path().join("out.git");
     place.done(&["snapshot", "ada"]);
     place.done(&["workspace", "export", "ada", "--git", out.to_str().unwrap()]);

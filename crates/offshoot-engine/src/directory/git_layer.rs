@@ -62,7 +62,7 @@ impl Directories {
             if !fork.git {
                 return Ok(stack);
             }
-            if let Some(found) = self.find_git_stack(&stack, fork.base, false)? {
+            if let Some(found) = self.find_git_stack(&stack, fork, false)? {
                 return Ok(found);
             }
             let _lock = self.layers_lock(fork.project)?;
@@ -70,7 +70,7 @@ impl Directories {
             if self.is_gone(&stack)? {
                 continue;
             }
-            if let Some(found) = self.find_git_stack(&stack, fork.base, true)? {
+            if let Some(found) = self.find_git_stack(&stack, fork, true)? {
                 return Ok(found);
             }
             let top = self.build_git_layer(fork.project, &stack, fork.base)?;
@@ -80,11 +80,11 @@ impl Directories {
         }
     }
 
-    fn find_git_stack(&self, on: &Stack, base: ObjectId, repair: bool) -> Result<Option<Stack>> {
-        for row in self.store().read(|tx| tx.layers())? {
-            if is_git_layer(&row)
-                && row.below == Some(on.top)
-                && base_of(&row)? == base
+    fn find_git_stack(&self, on: &Stack, fork: &ForkRow, repair: bool) -> Result<Option<Stack>> {
+        let rows = (self.store()).read(|tx| tx.layers_of_level(fork.project, GIT_LEVEL))?;
+        for row in rows {
+            if row.below == Some(on.top)
+                && base_of(&row)? == fork.base
                 && let Some(stack) = self.open_stack(row.key, repair)?
             {
                 return Ok(Some(stack));
@@ -169,10 +169,9 @@ impl Directories {
 
     /// The newest other `.git` of the project, to share its packs.
     fn earlier_git(&self, row: &LayerRow) -> Result<Option<PathBuf>> {
-        let rows = self.store().read(|tx| tx.layers())?;
-        let of_project = |other: &&LayerRow| is_git_layer(other) && other.project == row.project;
-        for other in rows.iter().filter(of_project).rev() {
-            let place = self.layer_path(other);
+        let rows = (self.store()).read(|tx| tx.layers_of_level(row.project, GIT_LEVEL))?;
+        for other in rows {
+            let place = self.layer_path(&other);
             if other.name != row.name && layer_state(&place)? == LayerState::Complete {
                 return Ok(Some(place.join(".git")));
             }

@@ -1,15 +1,17 @@
 //! Removing layers that nothing uses (INV-3), and what killed builders left.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_core::{Result, Timestamp};
-use offshoot_store::{Durability, ReadTx};
+use offshoot_fs::WorkspaceLock;
+use offshoot_store::{Durability, LayerRow, ReadTx, WorkspaceKey};
 
+use crate::content::rows::state_of_row;
 use crate::directory::Directories;
 use crate::directory::layers::COLLECTION_LOCK;
-use crate::directory::setup_layer::{SETUP_LEVEL, setup_in};
+use crate::directory::setup_layer::{SETUP_LEVEL, setup_lock};
 
 impl Directories {
     /// Removes layers that neither an open fork nor the head of a project uses: the rows first, then
@@ -24,10 +26,11 @@ impl Directories {
         let Ok(alone) = self.context.locks.exclusive(COLLECTION_LOCK, patience) else {
             return Ok(0);
         };
+        let unused = self.store().read(|tx| self.unused_layers(tx, before))?;
+        let free = self.without_setup_run(&unused);
         let removed = self.store().write(Durability::Synced, |tx| {
-            let kept = layers_to_keep(tx)?;
-            let mut rows = tx.layers()?;
-            rows.retain(|row| !kept.contains(&row.key) && row.made_at < before);
+            let mut rows = self.unused_layers(tx, before)?;
+            rows.retain(|row| free.contains_key(&row.project));
             // The topmost first, because a layer below another one cannot be removed.
             rows.sort_by_key(|row| std::cmp::Reverse(row.depth));
             let mut removed = Vec::new();
@@ -38,6 +41,7 @@ impl Directories {
             }
             Ok(removed)
         })?;
+        drop(free);
         for row in &removed {
             self.forget_stack(row.key);
             offshoot_fs::remove_layer(&self.layer_path(row))?;
@@ -46,6 +50,25 @@ impl Directories {
         drop(alone);
         self.empty_trash(&trash);
         Ok(removed.len() as u64)
+    }
+
+    fn unused_layers(&self, tx: &dyn ReadTx, before: Timestamp) -> Result<Vec<LayerRow>> {
+        let kept = self.layers_to_keep(tx)?;
+        let mut rows = tx.layers()?;
+        rows.retain(|row| !kept.contains(&row.key) && row.made_at < before);
+        Ok(rows)
+    }
+
+    /// The projects of these layers whose setup does not run, and does not begin as long as the locks
+    /// are held. The directory of a run stands on layers that no fork names.
+    fn without_setup_run(&self, layers: &[LayerRow]) -> HashMap<WorkspaceKey, WorkspaceLock> {
+        let projects: HashSet<WorkspaceKey> = layers.iter().map(|row| row.project).collect();
+        let lock = |project| {
+            let locks = &self.context.locks;
+            let lock = locks.exclusive(&setup_lock(project), Duration::ZERO);
+            Some((project, lock.ok()?))
+        };
+        projects.into_iter().filter_map(lock).collect()
     }
 
     /// Removes these unused layers without regard to their age.
@@ -112,26 +135,33 @@ impl Directories {
         }
         Ok(trash)
     }
-}
 
-/// Layers of open forks and of the heads of open projects, with all below them, and the newest results
-/// of each setup.
-fn layers_to_keep(tx: &dyn ReadTx) -> Result<HashSet<i64>> {
-    let mut tops = tx.layers_in_use()?;
-    for project in tx.projects(None, 0)? {
-        let rows = tx.layers_showing(&project.tree, &project.sidecar)?;
-        tops.extend(rows.first().map(|row| row.key));
-        if setup_in(tx, project.key)?.is_some() {
-            let setups = tx.layers_of_level(project.key, SETUP_LEVEL)?;
-            tops.extend(setups.first().map(|row| row.key));
+    /// Layers of open forks and of the heads of open projects, with all below them, and what each setup
+    /// made last and for the head: a head that went back to earlier files has an older one.
+    fn layers_to_keep(&self, tx: &dyn ReadTx) -> Result<HashSet<i64>> {
+        let mut tops = tx.layers_in_use()?;
+        for project in tx.projects(None, 0)? {
+            let rows = tx.layers_showing(&project.tree, &project.sidecar)?;
+            tops.extend(rows.first().map(|row| row.key));
+            let settings = tx.project_settings(project.key)?;
+            let Some(settings) = settings.filter(|settings| settings.setup.is_some()) else {
+                continue;
+            };
+            let newest = tx.layers_of_level(project.key, SETUP_LEVEL)?;
+            let ready = self.setups_for(tx, &settings, &state_of_row(&project))?;
+            tops.extend(
+                [newest, ready]
+                    .iter()
+                    .filter_map(|rows| Some(rows.first()?.key)),
+            );
         }
-    }
-    let mut kept = HashSet::new();
-    for top in tops {
-        let mut next = Some(top);
-        while let Some(key) = next.filter(|key| kept.insert(*key)) {
-            next = tx.layer(key)?.and_then(|row| row.below);
+        let mut kept = HashSet::new();
+        for top in tops {
+            let mut next = Some(top);
+            while let Some(key) = next.filter(|key| kept.insert(*key)) {
+                next = tx.layer(key)?.and_then(|row| row.below);
+            }
         }
+        Ok(kept)
     }
-    Ok(kept)
 }

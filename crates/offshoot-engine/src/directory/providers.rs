@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use offshoot_core::{Error, Result};
+use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_fs::{CopyUp, Probe, Provider, ProviderName, choose, probe, provider_named};
 
 use crate::context::data_dir::DataDir;
@@ -37,6 +37,17 @@ impl Directories {
             Some(name) => provider_named(name, copy_up(&working)),
             // The provider may work by now; if not, the error says why.
             None => choose(&self.context.data.tmp(), required).map(|choice| choice.provider),
+        }
+    }
+
+    /// The provider for the directory in which a setup runs: that of new forks, or the best where that
+    /// one does not work. The command runs outside of the namespace in which a user's overlays are.
+    pub(crate) fn provider_for_setup(&self) -> Result<Box<dyn Provider>> {
+        match self.provider_for_new(None) {
+            Err(error) if error.code() == ErrorCode::Unsupported => {
+                choose(&self.context.data.tmp(), None).map(|choice| choice.provider)
+            }
+            chosen => chosen,
         }
     }
 

@@ -160,7 +160,7 @@ impl Directories {
     }
 
     /// The setup layers for a state of a project, the newest first.
-    fn setups_for(
+    pub(crate) fn setups_for(
         &self,
         tx: &dyn ReadTx,
         project: &ProjectRow,

@@ -172,17 +172,17 @@ pub(crate) struct Fetched {
 }
 
 impl Links {
-    /// Stores what a commit reaches and the project does not have.
+    /// Stores what these reach and the project does not have.
     pub(crate) fn fetch_objects(
         &self,
         repository: &GitRepository,
         objects: &BothObjects<'_>,
-        tip: ObjectId,
+        tips: Vec<ObjectId>,
         known: &[ObjectId],
         progress: &mut dyn FnMut(ImportProgress),
     ) -> Result<Fetched> {
         let plan = CommitGraph::new(objects).plan(&FetchRequest {
-            wants: vec![tip],
+            wants: tips,
             common: known.to_vec(),
             ..FetchRequest::default()
         })?;

@@ -191,7 +191,8 @@ impl Links {
             if fetched.is_none() && !pull.options.dry_run {
                 let known = [head];
                 let from = pull.repository;
-                fetched = Some(self.fetch_objects(from, &objects, pull.tip, &known, progress)?);
+                fetched =
+                    Some(self.fetch_objects(from, &objects, vec![pull.tip], &known, progress)?);
             }
             let (chain, fetched) = match (chain, &fetched) {
                 (Some(chain), Some(fetched)) => (chain, fetched),

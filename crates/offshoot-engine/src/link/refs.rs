@@ -1,6 +1,8 @@
 //! Tags and branches of a linked repository beside the branch that is followed.
 
-use offshoot_core::{ErrorCode, ObjectId, Result};
+use std::collections::HashMap;
+
+use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 use offshoot_git::{GitRepository, MAX_TAG_DEPTH, ObjectReader, full_branch_name, tag_target};
 use offshoot_store::{Durability, RefRow, WorkspaceKey};
 
@@ -30,51 +32,81 @@ impl Links {
             let head = tx.workspace_by_key(key)?.and_then(|row| row.head);
             Ok((head, refs_of(tx, key)?.others))
         })?;
-        let mut common: Vec<ObjectId> = known.iter().map(|row| row.peeled).collect();
-        common.extend(head);
-        for row in known.iter().filter(|row| !there.contains_key(&row.name)) {
+        let gone: Vec<&RefRow> = known
+            .iter()
+            .filter(|row| !there.contains_key(&row.name))
+            .collect();
+        if !gone.is_empty() {
             self.store().write(Durability::Synced, |tx| {
-                tx.remove_ref(key, &row.name).map(drop)
+                gone.iter()
+                    .try_for_each(|row| tx.remove_ref(key, &row.name).map(drop))
             })?;
         }
+        let targets: HashMap<&str, ObjectId> = known
+            .iter()
+            .map(|row| (row.name.as_str(), row.target))
+            .collect();
+        let objects = BothObjects::new(StoredObjects::new(self.store(), None), repository);
+        let mut new = Vec::new();
         for (name, target) in there {
-            let is_known = |row: &RefRow| row.name == name && row.target == target;
-            if known.iter().any(is_known) {
+            if targets.get(name.as_str()) == Some(&target) {
                 continue;
             }
-            let row = |peeled| RefRow {
-                project: key,
-                name: name.clone(),
-                target,
-                peeled,
-            };
-            match self.pull_ref(repository, &common, row, target) {
-                Ok(peeled) => common.push(peeled),
-                Err(error) if error.code() == ErrorCode::InvalidRequest => {
-                    tracing::warn!(name, %error, "a ref of the repository was not taken");
-                }
-                Err(error) => return Err(error),
+            match peel(&objects, target) {
+                Ok(peeled) => new.push(RefRow {
+                    project: key,
+                    name,
+                    target,
+                    peeled,
+                }),
+                Err(error) => skip(&name, error)?,
             }
         }
-        Ok(())
+        let mut common: Vec<ObjectId> = known.iter().map(|row| row.peeled).collect();
+        common.extend(head);
+        self.take_refs(repository, &objects, &new, &mut common)
     }
 
-    fn pull_ref(
+    /// Takes all of them at once. If one cannot be read, halves of them are tried, so that a few that
+    /// are broken cost some more plans and not one for each ref.
+    fn take_refs(
         &self,
         repository: &GitRepository,
-        common: &[ObjectId],
-        row: impl Fn(ObjectId) -> RefRow,
-        target: ObjectId,
-    ) -> Result<ObjectId> {
-        let objects = BothObjects::new(StoredObjects::new(self.store(), None), repository);
-        let peeled = peel(&objects, target)?;
-        let fetched = self.fetch_objects(repository, &objects, target, common, &mut |_| {})?;
-        self.store().write(Durability::Synced, |tx| {
-            fetched.bulk.insert(tx)?;
-            tx.put_ref(&row(peeled))
-        })?;
-        Ok(peeled)
+        objects: &BothObjects<'_>,
+        rows: &[RefRow],
+        common: &mut Vec<ObjectId>,
+    ) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let tips = rows.iter().map(|row| row.target).collect();
+        match self.fetch_objects(repository, objects, tips, common, &mut |_| {}) {
+            Ok(fetched) => {
+                self.store().write(Durability::Synced, |tx| {
+                    fetched.bulk.insert(tx)?;
+                    rows.iter().try_for_each(|row| tx.put_ref(row))
+                })?;
+                common.extend(rows.iter().map(|row| row.peeled));
+                Ok(())
+            }
+            Err(error) if rows.len() == 1 => skip(&rows[0].name, error),
+            Err(error) if error.code() == ErrorCode::InvalidRequest => {
+                let (some, others) = rows.split_at(rows.len() / 2);
+                self.take_refs(repository, objects, some, common)?;
+                self.take_refs(repository, objects, others, common)
+            }
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// Leaves out a ref that cannot be read; any other error is one.
+fn skip(name: &str, error: Error) -> Result<()> {
+    if error.code() != ErrorCode::InvalidRequest {
+        return Err(error);
+    }
+    tracing::warn!(name, %error, "a ref of the repository was not taken");
+    Ok(())
 }
 
 /// What the tags that an id may be lead to.

@@ -309,7 +309,8 @@ pub(crate) fn refuse_taken(tx: &dyn ReadTx, id: &ProjectId) -> Result<()> {
         format!("the project `{id}` exists"),
     )
     .with_hint(format!(
-        "choose another name, or bring it up to date with `offshoot project sync {id} DIR`"
+        "choose another name, or bring it up to date: `offshoot pull {id}` if it is linked to a \
+         repository, `offshoot project sync {id} DIR` if not"
     )))
 }
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, Timestamp};
 use offshoot_fs::{ForkDirs, LayerWriter, Provider, SafeDir, Stat, Walk, WorkspaceLock};
-use offshoot_store::{Durability, HistoryOp, LayerRow, WorkspaceRow};
+use offshoot_store::{Durability, HistoryOp, LayerRow, WorkspaceRow, WriteTx};
 use offshoot_sys::FileKind;
 
 use crate::content::change_set::topmost;
 use crate::content::pattern::Pattern;
-use crate::content::rows::{open_project, state_of_row};
+use crate::content::rows::{open_project, open_row_by_key, state_of_row};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::context::describe_busy;
@@ -45,6 +45,11 @@ const LOCK_FILES: [&str; 10] = [
     "Gemfile.lock",
 ];
 
+/// How long a run waits for a collection to pass. A second run is told at once that there is one.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// The most paths that an error names.
+const MOST_NAMED: usize = 5;
+
 /// What is known about the setup of a project.
 #[derive(Clone, Debug)]
 pub struct SetupStatus {
@@ -65,7 +70,7 @@ pub enum SetupState {
     Ready,
     /// The files that it depends on have changed since it ran.
     Stale,
-    /// It never ran.
+    /// There are none: it never ran, or what it made was erased.
     Missing,
 }
 
@@ -110,11 +115,14 @@ pub struct SetupMade {
 pub struct SetupRun {
     projects: Projects,
     setup: Setup,
+    /// Who sets this setup, if it is not the one of the project yet.
+    new: Option<Cause>,
     row: WorkspaceRow,
     key: ObjectId,
     stack: Stack,
     provider: Box<dyn Provider>,
     dirs: ForkDirs,
+    /// Keeps a second run out, and the layers of the stack from being collected.
     _lock: WorkspaceLock,
 }
 
@@ -153,19 +161,18 @@ impl Projects {
         })
     }
 
-    /// Sets the command that prepares forks of a project. Without patterns it depends on the lock files
-    /// that the head has at its top.
-    pub fn set_setup(
+    /// A command that is to prepare forks of a project; it is not set yet. Without patterns it depends
+    /// on the lock files that the head has at its top.
+    pub fn new_setup(
         &self,
         id: &ProjectId,
         command: Vec<String>,
         on: Vec<String>,
-        cause: &Cause,
     ) -> Result<Setup> {
         if command.first().is_none_or(String::is_empty) {
             return Err(Error::invalid("the setup has no command"));
         }
-        let setup = self.store().read(|tx| {
+        self.store().read(|tx| {
             let state = state_of_row(&open_project(tx, id)?);
             let objects = self.contents.objects_in(tx);
             let has_files = |text: &str| -> Result<bool> {
@@ -197,7 +204,18 @@ impl Projects {
                 command: command.clone(),
                 on: kept,
             })
-        })?;
+        })
+    }
+
+    /// Sets the command of [`new_setup`](Self::new_setup), which has yet to run.
+    pub fn set_setup(
+        &self,
+        id: &ProjectId,
+        command: Vec<String>,
+        on: Vec<String>,
+        cause: &Cause,
+    ) -> Result<Setup> {
+        let setup = self.new_setup(id, command, on)?;
         self.put_setup(id, Some(&setup), cause)?;
         Ok(setup)
     }
@@ -208,24 +226,33 @@ impl Projects {
     }
 
     fn put_setup(&self, id: &ProjectId, setup: Option<&Setup>, cause: &Cause) -> Result<()> {
-        let text = setup.map(formats::to_text).transpose()?;
         let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let row = open_project(tx, id)?;
-            let mut settings = settings_row(tx, row.key)?;
-            settings.setup.clone_from(&text);
-            tx.put_project(&settings)?;
-            tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))
-                .map(drop)
+            put_setup_in(tx, &row, setup, cause, at)
         })
     }
 
     /// Makes the directory in which the setup of a project is to run, with what its head holds.
     pub fn begin_setup(&self, id: &ProjectId) -> Result<SetupRun> {
+        self.begin(id, None)
+    }
+
+    /// The same for a setup that becomes the one of the project only together with what it made: if
+    /// its command fails, all is as before.
+    pub fn begin_new_setup(&self, id: &ProjectId, setup: Setup, cause: &Cause) -> Result<SetupRun> {
+        self.begin(id, Some((setup, cause.clone())))
+    }
+
+    fn begin(&self, id: &ProjectId, new: Option<(Setup, Cause)>) -> Result<SetupRun> {
         self.context.require_space()?;
+        let (new, cause) = new.unzip();
         let (row, setup, key) = self.store().read(|tx| {
             let row = open_project(tx, id)?;
-            let setup = setup_in(tx, row.key)?.ok_or_else(|| no_setup(id))?;
+            let setup = match &new {
+                Some(new) => new.clone(),
+                None => setup_in(tx, row.key)?.ok_or_else(|| no_setup(id))?,
+            };
             let objects = self.contents.objects_in(tx);
             let key = setup_key(&objects, &setup, &state_of_row(&row))?;
             let key = key.ok_or_else(|| {
@@ -234,10 +261,10 @@ impl Projects {
             })?;
             Ok((row, setup, key))
         })?;
-        let lock = (self.context.locks).exclusive(&setup_lock(row.key), Duration::ZERO);
+        let lock = (self.context.locks).exclusive(&setup_lock(row.key), LOCK_PATIENCE);
         let lock = lock.map_err(|error| describe_busy(error, "the setup of the project"))?;
         let stack = (self.directories).stack_for(row.key, state_of_row(&row), row.head)?;
-        let provider = self.directories.provider_for_new(None)?;
+        let provider = self.directories.provider_for_setup()?;
         let outer = self.context.data.tmp().join(setup_run_name(row.key));
         // Programs may use the name of the directory that they are in.
         let dirs = ForkDirs::new(outer.join(".private"), outer.join(id.as_str()));
@@ -247,6 +274,7 @@ impl Projects {
         let run = SetupRun {
             projects: self.clone(),
             setup,
+            new: cause,
             row,
             key,
             stack,
@@ -272,13 +300,17 @@ impl SetupRun {
 
     /// Freezes the ignored files that the command made: forks have them from now on.
     pub fn finish(self) -> Result<SetupMade> {
+        // An erasure takes layers from everybody.
+        if self.projects.directories.is_gone(&self.stack)? {
+            return Err(Error::new(
+                ErrorCode::WorkspaceBusy,
+                "files that the setup began with were erased while it ran",
+            )
+            .with_hint("run it again; the setup is as before"));
+        }
         let found = self.find_results()?;
         if found.taken.is_empty() {
-            return Err(
-                Error::invalid("the setup made nothing that the ignore rules name").with_hint(
-                    "forks begin with ignored files only: name what it makes in `.gitignore`",
-                ),
-            );
+            return Err(made_nothing(found));
         }
         let context = &self.projects.context;
         // The layer has no row until it is whole.
@@ -315,9 +347,13 @@ impl SetupRun {
             made_at: context.now(),
             synced: true,
         };
-        context
-            .store
-            .write(Durability::Synced, |tx| tx.add_layer(&row).map(drop))?;
+        context.store.write(Durability::Synced, |tx| {
+            if let Some(cause) = &self.new {
+                let project = open_row_by_key(tx, &self.row)?;
+                put_setup_in(tx, &project, Some(&self.setup), cause, row.made_at)?;
+            }
+            tx.add_layer(&row).map(drop)
+        })?;
         Ok(SetupMade {
             taken: found.taken,
             left_out: results.left_out,
@@ -432,6 +468,41 @@ impl Results {
         }
         Ok(Walk::Enter)
     }
+}
+
+fn put_setup_in(
+    tx: &mut dyn WriteTx,
+    project: &WorkspaceRow,
+    setup: Option<&Setup>,
+    cause: &Cause,
+    at: Timestamp,
+) -> Result<()> {
+    let mut settings = settings_row(tx, project.key)?;
+    settings.setup = setup.map(formats::to_text).transpose()?;
+    tx.put_project(&settings)?;
+    tx.add_history(&line_of(project, HistoryOp::WorkspaceUpdate, cause, at))
+        .map(drop)
+}
+
+/// Says what it made instead, without what is below that.
+fn made_nothing(found: Found) -> Error {
+    let others = topmost(found.left_out.into_iter().map(|(path, _)| path));
+    let named: Vec<String> = others.iter().take(MOST_NAMED).map(quoted).collect();
+    let mut message = "the setup made nothing that the ignore rules name".to_owned();
+    if !named.is_empty() {
+        message.push_str(&format!(", only {}", named.join(", ")));
+    }
+    if others.len() > named.len() {
+        message.push_str(&format!(" and {} more", others.len() - named.len()));
+    }
+    Error::invalid(message).with_hint(
+        "forks begin with ignored files only: name what it makes in `.gitignore`; the setup is as \
+         before",
+    )
+}
+
+fn quoted(path: &RelPath) -> String {
+    format!("`{path}`")
 }
 
 fn no_setup(id: &ProjectId) -> Error {

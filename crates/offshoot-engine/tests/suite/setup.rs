@@ -282,6 +282,74 @@ fn unused_layers_are_collected_and_the_newest_and_used_ones_stay() {
 }
 
 #[test]
+fn what_fits_the_head_is_kept_though_a_newer_one_does_not() {
+    with_each(|test| {
+        let app = prepared(&test);
+        run(&test, &app, install);
+        test.put(&app, "package-lock.json", "lock 2\n");
+        run(&test, &app, install);
+        test.put(&app, "package-lock.json", "lock 1\n");
+        let directories = &test.engine.directories;
+        directories.collect_layers(Duration::ZERO).unwrap();
+        assert_eq!(state(&test, &app), SetupState::Ready);
+        let (_, fork) = test.fork(&app, "ada");
+        assert_eq!(text(fork.join("node_modules/left-pad/version")), "lock 1\n");
+    });
+}
+
+#[test]
+fn a_run_keeps_the_layers_that_it_stands_on() {
+    with_each(|test| {
+        let app = prepared(&test);
+        let layers = || {
+            let names = fs::read_dir(test.host.path().join("data/layers")).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name());
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        test.put(&app, "src/main.js", "before\n");
+        test.engine.context.wait_for_jobs();
+        let running = test.engine.projects.begin_setup(&app).unwrap();
+        install(running.dir());
+        let before = layers();
+        // So many that their layers are compacted.
+        for number in 0..40 {
+            test.put(&app, "src/main.js", &format!("{number}\n"));
+            test.engine.context.wait_for_jobs();
+        }
+        let collect = || {
+            let directories = &test.engine.directories;
+            directories.collect_layers(Duration::ZERO).unwrap()
+        };
+        assert_eq!(collect(), 0);
+        assert!(before.is_subset(&layers()));
+        assert_eq!(text(running.dir().join("src/main.js")), "before\n");
+        running.finish().unwrap();
+        assert!(collect() > 0, "nothing holds them any more");
+        assert_eq!(state(&test, &app), SetupState::Ready);
+        test.check();
+    });
+}
+
+#[test]
+fn an_erasure_under_a_run_fails_it_and_leaves_the_setup_as_it_was() {
+    with_each(|test| {
+        let app = prepared(&test);
+        let projects = &test.engine.projects;
+        let other = projects.new_setup(&app, vec!["other".to_owned()], Vec::new());
+        let running = projects.begin_new_setup(&app, other.unwrap(), &user());
+        let running = running.unwrap();
+        install(running.dir());
+        let secret = offshoot_git::hash(offshoot_core::ObjectKind::Blob, b"main\n").unwrap();
+        test.engine.upkeep.purge_content(secret, &user()).unwrap();
+        let error = running.finish().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
+        let setup = projects.setup(&app).unwrap().unwrap().setup;
+        assert_eq!(setup.command, [SETUP]);
+        run(&test, &app, install);
+    });
+}
+
+#[test]
 fn hostile_results_are_left_out_and_named() {
     with_each(|test| {
         let app = prepared(&test);

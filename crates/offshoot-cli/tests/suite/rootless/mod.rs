@@ -257,13 +257,43 @@ fn commands_in_the_shell_see_what_is_mounted() {
     assert!(user.shell("ada", &script).starts_with("M  README\n"));
     assert_eq!(user.done(&["cat", "ada", "other"]).stdout, "new\n");
     let script = format!("{offshoot} fork p --agent bob --provider overlay 2>&1 || true");
-    assert!(user.shell("ada", &script).contains("error: "));
+    assert!(
+        user.shell("ada", &script)
+            .contains("type this command outside of the shell")
+    );
     let script = format!("{offshoot} --quiet fork p --agent bob");
     user.shell("ada", &script);
     assert_eq!(
         fs::read(user.workspace("bob").join("README")).unwrap(),
         b"begin\n"
     );
+}
+
+/// `ssh` and the like refuse files of a root that has no name, as in the namespace.
+#[test]
+fn a_setup_runs_outside_of_the_namespace() {
+    let Some(user) = User::with_project() else {
+        return;
+    };
+    user.overlay_fork("ada");
+    user.shell("ada", "echo made > .gitignore");
+    user.done(&["complete", "ada"]);
+    let namespace = "readlink /proc/self/ns/user > made";
+    let set = ["project", "setup", "p", "--on", "README", "--", "sh", "-c"];
+    let set = [&set[..], &[namespace]].concat();
+    let here = fs::read_link("/proc/self/ns/user").unwrap();
+    for provider in ["", "overlay"] {
+        let mut command = user.command(&set);
+        if !provider.is_empty() {
+            command.env("OFFSHOOT_PROVIDER", provider);
+        }
+        let ran = crate::support::ran(command.output().unwrap());
+        assert_eq!(ran.code, 0, "{}", ran.golden());
+        let name = format!("bob{provider}");
+        user.overlay_fork(&name);
+        let made = user.shell(&name, "cat made");
+        assert_eq!(made.trim_end(), here.to_str().unwrap());
+    }
 }
 
 #[test]

@@ -468,3 +468,24 @@ fn tags_and_other_branches_follow_the_repository() {
     }
     linked.check();
 }
+
+/// Many refs come at once, and those that cannot be read keep none of the others out.
+#[test]
+fn thousands_of_tags_come_at_once_without_those_that_are_broken() {
+    let linked = Linked::unlinked();
+    linked.link(None);
+    let main = linked.at("main").to_hex();
+    linked.git(&["branch", "side"]);
+    let tags = (0..3_000).map(|number| (format!("refs/tags/v{number}"), main.clone()));
+    let missing = ("refs/tags/missing".to_owned(), "1".repeat(40));
+    let tags: std::collections::BTreeMap<String, String> = tags.chain([missing]).collect();
+    let mut text = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
+    for (name, id) in &tags {
+        text.push_str(&format!("{id} {name}\n"));
+    }
+    fs::write(linked.repo.join(".git/packed-refs"), text).unwrap();
+    linked.pull();
+    let counts = linked.test.engine.projects.ref_counts(&linked.app).unwrap();
+    assert_eq!((counts.tags, counts.other_branches), (3_000, 1));
+    linked.test.check();
+}
