@@ -118,7 +118,9 @@ const RECORD: &str = "included";
 
 fn read_record(private: &Path) -> HashSet<RelPath> {
     let text = std::fs::read(private.join(RECORD)).unwrap_or_default();
-    let paths = text.split(|&byte| byte == 0).filter(|path| !path.is_empty());
+    let paths = text
+        .split(|&byte| byte == 0)
+        .filter(|path| !path.is_empty());
     paths.filter_map(|path| RelPath::parse(path).ok()).collect()
 }
 

@@ -50,8 +50,26 @@ impl ForkView<'_> {
             synced.ignored.push(one.path.clone());
             false
         });
+        self.leave_out_dirs_of_included(&mut all);
         synced.ignored = topmost(std::mem::take(&mut synced.ignored).into_iter());
         all
+    }
+
+    /// Leaves out directories that only hold files that were copied from the person's work tree.
+    fn leave_out_dirs_of_included(&self, all: &mut Vec<Difference>) {
+        let above: HashSet<RelPath> = (self.included.iter())
+            .flat_map(RelPath::ancestors)
+            .collect();
+        if above.is_empty() {
+            return;
+        }
+        let others = all.iter().filter(|one| !above.contains(&one.path));
+        let needed: HashSet<RelPath> = others.flat_map(|one| one.path.ancestors()).collect();
+        all.retain(|one| {
+            let is_dir = one.now.is_some_and(|now| now.is_dir());
+            let holds_them = is_dir && above.contains(&one.path) && !needed.contains(&one.path);
+            !holds_them || is_tracked(self.index, &one.path)
+        });
     }
 
     /// Whether the ignore rules leave a path out.

@@ -141,7 +141,7 @@ fn an_agent_that_changes_the_rules_does_not_bring_them_in() {
     test.engine.merges.update(&ada, false, &user()).unwrap();
     assert_eq!(text(path.join(".env")), "KEY=1 and more\n");
     let top = offshoot_core::RelPath::root();
-    let archive = test.engine.workspaces.archive(&ada, &top, &user()).unwrap();
+    let archive = test.engine.workspaces.open_archive(&ada, &top).unwrap();
     let held = |name: &str| archive.entries.iter().any(|one| one.path == p(name));
     assert!(held("newer") && !held(".env") && !held("secrets/a.pem"));
     let options = CompleteOptions {
@@ -156,7 +156,10 @@ fn an_agent_that_changes_the_rules_does_not_bring_them_in() {
     let secret = |path: &String| path.contains(".env") || path.contains("pem");
     assert!(!merged.iter().any(secret), "{merged:?}");
     let image = format!("{:?}", test.project_image(&linked.app, None));
-    assert!(!image.contains("pem") && !image.contains("KEY=1"), "{image}");
+    assert!(
+        !image.contains("pem") && !image.contains("KEY=1"),
+        "{image}"
+    );
     test.check();
 }
 
