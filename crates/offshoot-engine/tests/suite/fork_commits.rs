@@ -361,9 +361,18 @@ const TRICKS: &[(&str, Trick)] = &[
         let commit = raw_commit(git_dir, &tree, PERSON);
         point_at(git_dir, &commit);
     }),
-    ("not as git writes it", |git_dir| {
+    ("the date begins with 0", |git_dir| {
         let tree = git(git_dir.parent().unwrap(), &["rev-parse", "HEAD^{tree}"]);
         let commit = raw_commit(git_dir, &tree, "a <a@b> 01 +0000");
+        point_at(git_dir, &commit);
+    }),
+    ("names what only that snapshot has", |git_dir| {
+        // A commit that claims to be a snapshot, with a sidecar that is none.
+        let id = head_of(git_dir);
+        let text = git(git_dir.parent().unwrap(), &["cat-file", "commit", &id]);
+        let header = format!("\noffshoot-sidecar {id}\n\n");
+        let text = text.replacen("\n\n", &header, 1) + "\n";
+        let commit = forge(git_dir, "commit", text.as_bytes());
         point_at(git_dir, &commit);
     }),
     ("has another content", |git_dir| {
