@@ -432,7 +432,11 @@ fn a_thin_pack_does_not_give_away_what_is_somebody_elses() {
         let first_id = (first_tree.as_ref()).map_or(theirs, |one| hash(Kind::Tree, one).unwrap());
         let first = commit(&first_id, &[head]);
         let top = commit(&moved_id, &[hash(Kind::Commit, &first).unwrap()]);
-        let mut entries = vec![(COMMIT, first), (COMMIT, top.clone()), (TREE, moved.clone())];
+        let mut entries = vec![
+            (COMMIT, first),
+            (COMMIT, top.clone()),
+            (TREE, moved.clone()),
+        ];
         entries.extend(first_tree.map(|one| (TREE, one)));
         let refused = check(&entries, &top)
             .err()
