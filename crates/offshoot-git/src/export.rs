@@ -336,13 +336,21 @@ pub(crate) fn write_ref_if(
     sync_dir(dir)
 }
 
+/// What the whole names of branches begin with.
+pub const BRANCHES: &str = "refs/heads/";
+
 /// The whole name of a branch, if git would take it.
 pub fn full_branch_name(branch: &str) -> Result<String> {
-    let name = match branch.starts_with("refs/heads/") {
+    let name = match branch.starts_with(BRANCHES) {
         true => branch.to_owned(),
-        false => format!("refs/heads/{branch}"),
+        false => format!("{BRANCHES}{branch}"),
     };
     check_ref_name(&name).map(|()| name)
+}
+
+/// The name of a branch as people say it: `main` for `refs/heads/main`.
+pub fn short_branch_name(name: &str) -> &str {
+    name.strip_prefix(BRANCHES).unwrap_or(name)
 }
 
 /// git's rules for the names of refs; a name that breaks them could also leave the repository.

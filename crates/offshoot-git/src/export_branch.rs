@@ -8,7 +8,8 @@ use std::path::Path;
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
 use crate::export::{
-    ExportProgress, ExportReport, add_objects, existing_objects, full_branch_name, write_ref_if,
+    ExportProgress, ExportReport, add_objects, existing_objects, full_branch_name,
+    short_branch_name, write_ref_if,
 };
 use crate::fetch::{CommitGraph, FetchRequest};
 use crate::history::reachable_objects_shallow;
@@ -100,7 +101,7 @@ fn refuse_checked_out(repository: &GitRepository, name: &str) -> Result<()> {
     if !repository.checked_out()?.contains(name) {
         return Ok(());
     }
-    let branch = name.trim_start_matches("refs/heads/");
+    let branch = short_branch_name(name);
     Err(Error::new(
         ErrorCode::AlreadyExists,
         format!("the branch `{branch}` is checked out in the repository"),
@@ -133,7 +134,7 @@ fn check_fast_forward(
     if graph.is_ancestor(old, head)? {
         return Ok(Some(old));
     }
-    let branch = name.trim_start_matches("refs/heads/");
+    let branch = short_branch_name(name);
     Err(Error::new(
         ErrorCode::PreconditionFailed,
         format!("the branch `{branch}` has commits that are not in what is exported"),

@@ -41,7 +41,8 @@ pub use disk_names::{folded, may_be_short_name};
 pub use divergence::Divergence;
 pub use dotgit::{has_rules_for_content, is_dot_git, refuses_content, refuses_name, refuses_path};
 pub use export::{
-    ExportProgress, ExportReport, check_ref_name, export_bare, export_shallow, full_branch_name,
+    BRANCHES, ExportProgress, ExportReport, check_ref_name, export_bare, export_shallow,
+    full_branch_name, short_branch_name,
 };
 pub use export_branch::export_branch;
 pub use fetch::{CommitGraph, FetchPlan, FetchRequest, Filter, HistoryLimit};

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use offshoot_core::{EMPTY_TREE, Error, ErrorCode, GitMode, MAX_DEPTH, ObjectId, Result, cancel};
 
-use crate::commit::Commit;
+use crate::commit::{Commit, SIDECAR_HEADER};
 use crate::dotgit::{has_rules_for_content, refuses_content};
 use crate::fsck::{check_commit, check_tree};
 use crate::object::{Kind, ObjectReader};
@@ -205,6 +205,13 @@ impl NewCommits<'_> {
             Ok(commit) if commit.parents.len() > MAX_PARENTS => {
                 Err(("it has too many parents".to_owned(), Vec::new()))
             }
+            // Whoever makes a commit could name in it what is somebody else's.
+            Ok(commit) if commit.header(SIDECAR_HEADER).is_some() => Err((
+                "it was made from a snapshot by `git commit --amend` and names what only that \
+                 snapshot has"
+                    .to_owned(),
+                commit.parents,
+            )),
             Ok(commit) => Ok(Node {
                 tree: commit.tree,
                 parents: commit.parents,

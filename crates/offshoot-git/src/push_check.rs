@@ -124,7 +124,8 @@ struct Check<'a> {
     found: Vec<ObjectId>,
     /// Trees and files that were looked at.
     seen: HashSet<(ObjectId, Kind)>,
-    /// What stands in those directories of parents that were compared with: it is in the history.
+    /// What stands in those directories that were compared with and did not come with the pack: it
+    /// is in the history. What a pack says of itself proves nothing.
     near: HashSet<(ObjectId, Kind)>,
     /// What is not in the pack, with what it must be.
     outside: HashMap<ObjectId, Kind>,
@@ -168,6 +169,10 @@ impl Check<'_> {
         }
     }
 
+    fn is_in_pack(&self, id: &ObjectId) -> bool {
+        self.objects.pack.kind(id).is_some()
+    }
+
     fn read_commit(&self, id: &ObjectId) -> Result<Commit> {
         match read_object(&self.objects, id)? {
             (Kind::Commit, bytes) => Commit::parse(&bytes),
@@ -186,10 +191,12 @@ impl Check<'_> {
         self.found.push(id);
         let mut bases = Vec::with_capacity(commit.parents.len());
         for parent in &commit.parents {
-            bases.push(self.read_commit(parent)?.tree);
+            let tree = self.read_commit(parent)?.tree;
+            if !self.is_in_pack(parent) {
+                self.near.insert((tree, Kind::Tree));
+            }
+            bases.push(tree);
         }
-        self.near
-            .extend(bases.iter().map(|tree| (*tree, Kind::Tree)));
         if !bases.contains(&commit.tree) {
             self.need(commit.tree, Kind::Tree, bases)?;
         }
@@ -247,12 +254,14 @@ impl Check<'_> {
         let mut trees = Vec::with_capacity(ids.len());
         for id in ids {
             let tree = read_tree(&self.objects, id)?;
-            let entries = tree.iter();
-            self.near.extend(
-                entries.filter_map(|entry| {
+            // One of a commit of the pack that did not come with it is looked for in the history
+            // itself, and refuses the push if it is not there.
+            if !self.is_in_pack(id) {
+                let entries = tree.iter();
+                self.near.extend(entries.filter_map(|entry| {
                     expected_kind(entry.git_mode()).map(|kind| (entry.id, kind))
-                }),
-            );
+                }));
+            }
             trees.push(tree);
         }
         Ok(trees)

@@ -4,6 +4,7 @@
 //! regular files below the directory and follows no link. Settings, hooks, alternates and grafts
 //! mean nothing here. What is read is limited, and every object is hashed.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 use offshoot_core::{ObjectId, Result};
 
-use crate::export::full_branch_name;
+use crate::export::{BRANCHES, check_ref_name, full_branch_name};
 use crate::object::{Kind, ObjectReader, hash};
 use crate::pack_read::{Pack, ReadLimits, damaged, read_failed, read_loose_file};
 
@@ -100,6 +101,41 @@ impl<'a> UntrustedRepository<'a> {
         let mut found = Vec::new();
         for name in names.iter().take(limit) {
             found.extend(self.resolve(&format!("refs/heads/{name}"))?);
+        }
+        Ok(found)
+    }
+
+    /// Its branches and tags by their whole names, and what they point at. It looks at so many names
+    /// at most.
+    pub fn branches_and_tags(&self, limit: usize) -> Result<BTreeMap<String, ObjectId>> {
+        let mut found = BTreeMap::new();
+        let is_shown = |name: &str| name.starts_with(BRANCHES) || name.starts_with("refs/tags/");
+        let packed = self.text("packed-refs", MAX_PACKED_REFS)?;
+        for line in packed.unwrap_or_default().lines() {
+            if let Some((id, name)) = line.split_once(' ')
+                && is_shown(name)
+                && let Ok(id) = id.parse()
+                && found.len() < limit
+            {
+                found.insert(name.to_owned(), id);
+            }
+        }
+        // A loose one is newer than a packed one of its name.
+        let mut next = vec!["refs/heads".to_owned(), "refs/tags".to_owned()];
+        let mut left = limit;
+        while let Some(place) = next.pop() {
+            let names = self.files.names(&place)?;
+            for name in names.iter().take(left) {
+                left -= 1;
+                let name = format!("{place}/{name}");
+                if check_ref_name(&name).is_err() || name.len() > MAX_REF as usize {
+                    continue;
+                }
+                match self.text(&name, MAX_REF)? {
+                    Some(text) => found.extend(text.trim().parse().ok().map(|id| (name, id))),
+                    None => next.push(name),
+                }
+            }
         }
         Ok(found)
     }

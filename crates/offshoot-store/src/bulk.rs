@@ -206,6 +206,20 @@ impl Bulk {
         Ok(())
     }
 
+    /// Names everything once more after [`insert`](Self::insert) in an earlier transaction, so that
+    /// nothing of it is collected as unused. Fails as `insert` does.
+    pub fn renew(&self, tx: &mut dyn WriteTx) -> Result<()> {
+        let rows = self.rows.iter().map(|object| object.0.id);
+        let packed = self.order.iter();
+        let packed = packed.map(|(pack, at)| self.packs[*pack as usize].objects[*at as usize].id);
+        for id in self.known.iter().copied().chain(rows).chain(packed) {
+            if !tx.renew_object(&id)? {
+                return Err(removed_meanwhile());
+            }
+        }
+        Ok(())
+    }
+
     /// How many objects it stored; those that the store had are not counted.
     pub fn stored_objects(&self) -> usize {
         self.order.len() + self.rows.len()

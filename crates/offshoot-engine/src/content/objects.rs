@@ -254,6 +254,17 @@ impl ObjectReader for PendingObjects<'_> {
         }
     }
 
+    fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
+        match self.new.get(id) {
+            Some((kind, bytes)) => Ok(Some(ObjectStream {
+                kind: *kind,
+                size: bytes.len() as u64,
+                content: Box::new(std::io::Cursor::new(bytes.clone())),
+            })),
+            None => self.base.open(id),
+        }
+    }
+
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
         match self.new.get(id) {
             Some((_, bytes)) => self.tree_cache.tree(id, || Tree::parse(bytes.clone())),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{Cause, Error, ErrorCode, ProjectId, Result};
-use offshoot_git::{GitRepository, Head, full_branch_name};
+use offshoot_git::{GitRepository, Head, full_branch_name, short_branch_name};
 
 use crate::formats::Link;
 use crate::link::Links;
@@ -41,7 +41,7 @@ impl Links {
         };
         let repository = GitRepository::open(&place)?;
         let branch = match &options.branch {
-            Some(branch) => branch.trim_start_matches("refs/heads/").to_owned(),
+            Some(branch) => short_branch_name(branch).to_owned(),
             None => checked_out_branch(&repository)?,
         };
         let tip = repository
@@ -78,7 +78,7 @@ impl Links {
 
 fn checked_out_branch(repository: &GitRepository) -> Result<String> {
     match repository.head()? {
-        Head::Branch(name) => Ok(name.trim_start_matches("refs/heads/").to_owned()),
+        Head::Branch(name) => Ok(short_branch_name(&name).to_owned()),
         Head::Detached(_) => Err(Error::invalid("the repository is on no branch")
             .with_hint("say which one to follow: `--branch NAME`")),
     }

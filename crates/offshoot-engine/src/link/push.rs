@@ -6,7 +6,9 @@
 use std::path::PathBuf;
 
 use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, Result};
-use offshoot_git::{CommitGraph, ExportProgress, GitRepository, full_branch_name};
+use offshoot_git::{
+    CommitGraph, ExportProgress, GitRepository, full_branch_name, short_branch_name,
+};
 use offshoot_store::{Durability, WorkspaceKey};
 
 use crate::content::objects::StoredObjects;
@@ -62,7 +64,7 @@ impl Links {
         let _turn = self.turn(key)?;
         let link = self.settled_link(key)?;
         let branch = options.to.as_deref().unwrap_or(OWN_BRANCH);
-        let branch = branch.trim_start_matches("refs/heads/").to_owned();
+        let branch = short_branch_name(branch).to_owned();
         let name = full_branch_name(&branch)?;
         let repository = self.open_repository(&link, options.fetched.as_ref())?;
         if repository.checked_out()?.contains(&name) {

@@ -5,10 +5,10 @@
 
 use std::io::{self, Read, Write};
 
-use offshoot_core::{Cause, Error, ErrorCode, ObjectId, Result};
+use offshoot_core::{Cause, Error, ErrorCode, ObjectId, ObjectKind, Result};
 use offshoot_git::{
     GitProtocol, PackFiles, PackLimits, PushReport, PushRequest, ReceivedPack, RefCommand,
-    VisibleHistory, advertise_refs,
+    VisibleHistory, advertise_refs, short_branch_name,
 };
 use offshoot_store::{ReadTx, WorkspaceKind, WorkspaceRow};
 
@@ -20,8 +20,6 @@ use crate::workspace::export::{ProjectRefs, refs_of};
 
 /// The option of a push that lets conflicts wait for a review.
 const REVIEW_OPTION: &str = "review";
-/// What the names of branches begin with.
-const BRANCHES: &str = "refs/heads/";
 /// How many paths a person is told.
 const MOST_TOLD: usize = 20;
 
@@ -73,7 +71,7 @@ impl Links {
 
 /// Why a ref cannot be pushed, whatever it is to point at; none if it can.
 fn refused_ref(command: &RefCommand, branch: &str) -> Option<String> {
-    let short = branch.trim_start_matches("refs/heads/");
+    let short = short_branch_name(branch);
     if command.name != branch {
         return Some(format!("only the branch `{short}` can be pushed here"));
     }
@@ -83,14 +81,18 @@ fn refused_ref(command: &RefCommand, branch: &str) -> Option<String> {
     }
 }
 
-/// What a client may know: the newest commit and, in a project, its other branches.
+/// What a client may know: the newest commit and, in a project, the commits of all refs that it is
+/// shown. A tag may be of something else.
 pub(crate) fn visible_tips(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Vec<ObjectId>> {
-    let branches = match row.kind {
-        WorkspaceKind::Project => tx.refs(row.key, BRANCHES)?,
-        _ => Vec::new(),
-    };
-    let others = branches.into_iter().map(|branch| branch.target);
-    Ok(row.head.into_iter().chain(others).collect())
+    let mut tips: Vec<ObjectId> = row.head.into_iter().collect();
+    if row.kind == WorkspaceKind::Project {
+        for other in refs_of(tx, row.key)?.others {
+            let object = tx.object(&other.peeled)?;
+            let commit = object.filter(|object| object.kind == ObjectKind::Commit);
+            tips.extend(commit.map(|commit| commit.id));
+        }
+    }
+    Ok(tips)
 }
 
 impl GitPush {

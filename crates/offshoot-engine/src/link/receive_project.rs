@@ -2,14 +2,18 @@
 //!
 //! If the head is in the history of what comes, the commits become snapshots as they are. If the
 //! project moved since the client looked, they are merged like the work of a fork. Nothing is ever
-//! taken back: what does not come after what the client saw is refused, forced or not.
+//! taken back: what does not come after what the client saw is refused, forced or not. Only with
+//! `-o review` it is merged too, from the newest commit that both sides have.
 
 use offshoot_core::{
-    EMPTY_TREE, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+    Cause, EMPTY_TREE, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+    cancel::Cancel,
 };
-use offshoot_git::{Commit, ObjectReader, VisibleHistory, connected_objects, read_commit};
+use offshoot_git::{
+    Commit, ObjectReader, VisibleHistory, connected_objects, read_commit, short_branch_name,
+};
 use offshoot_store::{
-    CompletionRow, ForkRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow, WriteTx,
+    CompletionRow, Durability, ForkRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow, WriteTx,
 };
 
 use crate::content::left_out::refuse_reserved_dir;
@@ -20,20 +24,21 @@ use crate::link::Links;
 use crate::link::incoming::{
     BothObjects, Comparison, chain_or_tip, compare, refuse_moved_submodules,
 };
-use crate::link::land::{Arriving, TRIES, state_in};
+use crate::link::land::{Arriving, TRIES, state_in, workspace_name};
 use crate::link::receive::{Arrival, Landed, visible_tips};
-use crate::merge::complete::{CompleteOptions, Completed, PushedCommit, refuse_conflicts};
+use crate::merge::complete::{CompleteOptions, Completed, PushedCommit, receipt, refuse_conflicts};
 use crate::merge::fork_commits::ForkCommits;
 use crate::merge::plan_merge::MergeRequest;
 use crate::project::advance::CommitChain;
-use crate::project::protection::Protection;
+use crate::project::protection::{self, Protection};
 
 /// The most paths that the commits of one push change, all together. A tree of a few objects can
 /// stand for any number of paths.
 const MOST_PATHS: usize = 1_000_000;
 
-const MERGE_YOURSELF: &str = "`git pull`, then push again; or `git push -o review`: then what does \
-                              not fit waits for somebody to decide";
+const MERGE_YOURSELF: &str = "`git pull`, then push again; or `git push --force -o review`: then \
+                              what fits is merged, nothing is taken back, and what does not fit \
+                              waits for somebody to decide";
 
 impl Links {
     /// Lands a push on a project. The cost follows what is pushed.
@@ -100,7 +105,12 @@ impl Links {
             }
             let chain = whole_chain(objects, tip)?;
             refuse_paths(objects, &before, chain.iter().map(|(_, commit)| commit))?;
-            return Ok(Way::Forward(chain));
+            // There is nothing yet that a review could compare it with.
+            return match self.protected_in(project, &before, objects, &chain, arrival)? {
+                Some(path) => Err(protection::is_protected(&path)
+                    .with_hint("the owner or an admin pushes first; then `git push -o review`")),
+                None => Ok(Way::Forward(chain)),
+            };
         };
         let old = old.ok_or_else(fetch_first)?;
         if history.first_unknown(&[old])?.is_some() {
@@ -108,7 +118,12 @@ impl Links {
         }
         let compared = compare(objects, head, tip, old)?;
         if compared.rewritten {
-            return Err(not_forward());
+            // What the project has stays: it is merged like a fork of the newest common commit.
+            let has_news = !compared.divergence.is_contained(tip);
+            return match arrival.review && has_news && !compared.divergence.bases.is_empty() {
+                true => Ok(Way::Merge(compared)),
+                false => Err(not_forward()),
+            };
         }
         if compared.divergence.is_contained(tip) {
             return Ok(Way::AlreadyThere);
@@ -174,16 +189,13 @@ impl Links {
             .map_err(|error| error.with_hint("`git pull`, then push again"))?;
         refuse_paths(objects, &state_in(&base), [&tip])?;
         let planned = PlannedMerge {
-            name: workspace_name(id),
+            name: workspace_name(id, "push"),
             tip: arrival.tip,
             base_id,
             base,
             options: CompleteOptions {
                 atomic: (!arrival.review).then_some(true),
-                label: Some(format!(
-                    "Push {}",
-                    arrival.command.name.trim_start_matches("refs/heads/")
-                )),
+                label: Some(format!("Push {}", short_branch_name(&arrival.command.name))),
                 push: Some(PushedCommit {
                     commit: arrival.tip,
                     over_protected: arrival.over_protected,
@@ -241,14 +253,43 @@ impl Links {
         let workspace = self.fork_with(id, name, project, onto, chain, arriving, &also)?;
         match self.merges.run_requested(&completion, &workspace) {
             Ok(merged) => Ok(told(&merged)),
-            Err(error) => {
-                // The project moved since it was planned. Nobody needs the workspace any more.
-                if error.code() == ErrorCode::MergeConflict {
-                    let _ = self.workspaces.delete_workspace(&workspace, arriving.cause);
-                }
-                Err(with_hint(error))
-            }
+            Err(error) => match self.take_back(&completion.id, &workspace, arriving.cause) {
+                Ok(Some(merged)) => Ok(told(&merged)),
+                _ => Err(with_hint(error)),
+            },
         }
+    }
+
+    /// Takes the request for a merge back, and its workspace, so that what a client hears as refused
+    /// does not land later. If it has landed all the same, returns what came of it.
+    fn take_back(
+        &self,
+        request: &str,
+        workspace: &WorkspaceId,
+        cause: &Cause,
+    ) -> Result<Option<Completed>> {
+        let merged = |tx: &dyn ReadTx| {
+            let merge = tx.merge(request)?;
+            merge.as_ref().map(receipt).transpose()
+        };
+        // Also for a client that went away: nobody hears of it then.
+        Cancel::default().run(|| {
+            self.store()
+                .write(Durability::Relaxed, |tx| match merged(&*tx)?.is_none() {
+                    true => tx.remove_completion(request).map(drop),
+                    false => Ok(()),
+                })?;
+            // Whoever merges it at this moment has its lock, and is done when it can go.
+            let may_go = |_: &WorkspaceRow| Ok(self.store().read(merged)?.is_none());
+            (self.workspaces).delete_workspace_if(
+                workspace,
+                false,
+                Durability::Synced,
+                cause,
+                may_go,
+            )?;
+            self.store().read(merged)
+        })
     }
 }
 
@@ -350,20 +391,15 @@ fn pushed_before(
     planned: &PlannedMerge,
 ) -> Result<Option<WorkspaceId>> {
     for row in tx.forks_of(project)? {
-        let is_same = row.head == Some(planned.tip) && !row.materialized;
+        if row.head != Some(planned.tip) || row.materialized {
+            continue;
+        }
         let agent = fork_row(tx, &row)?.agent;
-        if is_same && agent.is_some_and(|agent| agent.as_str() == planned.name) {
+        if agent.is_some_and(|agent| agent.as_str() == planned.name) {
             return Ok(Some(row.id));
         }
     }
     Ok(None)
-}
-
-/// What the workspace of a push is called, which is also the agent that its changes are told of.
-fn workspace_name(project: &ProjectId) -> String {
-    let mut name = project.to_string();
-    name.truncate(48);
-    format!("{name}~push")
 }
 
 /// What the person who pushed is told of a merge.
@@ -382,8 +418,10 @@ fn told(merged: &Completed) -> Landed {
         say.push(format!("left out: {} ({})", left_out.path, left_out.reason));
     }
     if merged.snapshot.is_none() && !merged.conflicts.is_empty() {
-        let count = merged.conflicts.len();
-        landed.refused = Some(format!("{count} paths wait for review, and all with them"));
+        landed.refused = Some(match merged.conflicts.len() {
+            1 => "1 path waits for review, and all with it".to_owned(),
+            count => format!("{count} paths wait for review, and all with them"),
+        });
     }
     landed
 }
@@ -408,10 +446,13 @@ fn not_forward() -> Error {
         ErrorCode::PreconditionFailed,
         "not a fast-forward: nothing that landed is ever taken back, not by `--force` either",
     )
-    .with_hint("`git pull --rebase`, then push; `offshoot merge undo` undoes what was merged")
+    .with_hint(
+        "`git pull`, then push again; or `git push --force -o review`, which merges it and takes \
+         nothing back; `offshoot merge undo` undoes what was merged",
+    )
 }
 
 fn is_protected(path: &RelPath) -> Error {
-    let base = crate::project::protection::is_protected(path);
+    let base = protection::is_protected(path);
     base.with_hint("`git push -o review` lets the owner decide")
 }

@@ -93,7 +93,7 @@ impl Links {
             snapshot: Some(arrival.tip),
         };
         let also = |tx: &mut dyn WriteTx| {
-            fetched.bulk.insert(tx)?;
+            fetched.bulk.renew(tx)?;
             advance.write_snapshots(tx, row.key)?;
             let mut now = open_row_by_key(tx, &row)?;
             now.head = Some(arrival.tip);

@@ -549,7 +549,10 @@ pub(crate) fn refuse_conflicts(planned: &Completed) -> Result<()> {
         .collect();
     Err(Error::new(
         ErrorCode::MergeConflict,
-        format!("{} paths conflict with the project", paths.len()),
+        match paths.len() {
+            1 => "1 path conflicts with the project".to_owned(),
+            count => format!("{count} paths conflict with the project"),
+        },
     )
     .with_details(serde_json::json!({ "conflicts": paths })))
 }

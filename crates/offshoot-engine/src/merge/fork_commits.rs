@@ -5,13 +5,17 @@
 //! runs, and nothing that is wrong with it fails the merge: commits that cannot be taken are named
 //! in the receipt. They are history and no snapshots: no fork begins with one of them.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result};
+use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result, escape_bytes};
 use offshoot_fs::{FileKind, SafeDir};
-use offshoot_git::{GitFiles, NewCommits, ObjectReader, UntrustedRepository};
+use offshoot_git::{
+    CommitGraph, GitFiles, MAX_TAG_DEPTH, NewCommits, ObjectReader, UntrustedRepository,
+    short_branch_name, tag_target,
+};
 use offshoot_store::{Bulk, ForkRow, ReadTx, RefRow, WorkspaceKey, WorkspaceRow, WriteTx};
 
 use crate::content::objects::StoredObjects;
@@ -30,12 +34,16 @@ const LARGEST_OBJECT: u64 = 64 << 20;
 /// How many bytes are read of the `.git` of a fork before it is given up. What comes along is read
 /// twice: when it is looked at, and when it is stored.
 const MOST_BYTES: u64 = 1 << 30;
-/// How long it is looked at: the merges of others wait.
+/// How long it is looked at and stored: the merges of others wait.
 const LONGEST: Duration = Duration::from_secs(10);
 /// The most commits that become parents of one merge.
 const MOST_TIPS: usize = 16;
 /// The most left out commits that a receipt names.
 const MOST_NAMED: usize = 20;
+/// The most branches and tags that are looked at for commits that do not come along.
+const MOST_REFS: usize = 500;
+/// How much of the name of a branch a receipt tells.
+const LONGEST_NAME: usize = 100;
 
 /// What an agent committed in its fork.
 #[derive(Default)]
@@ -135,6 +143,7 @@ impl Merges {
         fork: &ForkRow,
         store: bool,
     ) -> Result<ForkCommits> {
+        let until = Instant::now() + LONGEST;
         let files = ForkFiles(self.directories.dir_of(row)?);
         let layer_files = match self.directories.git_layer_of(fork)? {
             Some(place) => Some(ForkFiles(SafeDir::open(place)?.following_no_links())),
@@ -154,18 +163,6 @@ impl Merges {
         tips.extend(repository.branches(BEFORE_UPDATE, MOST_TIPS)?);
         tips.dedup();
         let before = self.store().read(|tx| tips_before(tx, row.key))?;
-        if tips
-            .iter()
-            .all(|tip| *tip == fork.base || before.contains(tip))
-        {
-            return Ok(ForkCommits {
-                brought: BroughtCommits {
-                    tips: before,
-                    ..BroughtCommits::default()
-                },
-                ..ForkCommits::default()
-            });
-        }
         let own = OwnObjects {
             fork: &repository,
             layer: layer.as_ref(),
@@ -177,13 +174,36 @@ impl Merges {
             let known = self.store().read(|tx| tx.snapshot(fork.project, id))?;
             Ok(known.is_some())
         };
-        let taken = NewCommits {
+        let stored = StoredObjects::new(self.store(), None);
+        let elsewhere = Elsewhere {
             own: &own,
-            known: &StoredObjects::new(self.store(), None),
+            is_known: &is_known,
+            stored: &stored,
+            before: &before,
+            until,
+        };
+        let refs = repository.branches_and_tags(MOST_REFS)?;
+        if tips
+            .iter()
+            .all(|tip| *tip == fork.base || before.contains(tip))
+        {
+            let left = elsewhere.left_behind(refs, &HashSet::new())?;
+            return Ok(ForkCommits {
+                brought: BroughtCommits {
+                    left_out: left_out(left),
+                    tips: before,
+                    ..BroughtCommits::default()
+                },
+                ..ForkCommits::default()
+            });
+        }
+        let mut taken = NewCommits {
+            own: &own,
+            known: &stored,
             is_known: &is_known,
             most_commits: MOST_COMMITS,
             most_objects: MOST_OBJECTS,
-            until: Instant::now() + LONGEST,
+            until,
         }
         .take(&tips)?;
         if taken.tips.len() > MOST_TIPS {
@@ -191,6 +211,9 @@ impl Merges {
                 "there are more than {MOST_TIPS} newest commits"
             )));
         }
+        let told = taken.refused.iter().map(|(id, _)| *id);
+        let told = told.chain(taken.commits.iter().copied()).collect();
+        taken.refused.extend(elsewhere.left_behind(refs, &told)?);
         let mut commits = ForkCommits {
             new_tips: taken.tips.clone(),
             ..ForkCommits::default()
@@ -198,7 +221,7 @@ impl Merges {
         commits.brought = BroughtCommits {
             count: taken.commits.len(),
             tips: match taken.tips.is_empty() {
-                true => before,
+                true => before.clone(),
                 false => taken.tips,
             },
             left_out: left_out(taken.refused),
@@ -207,11 +230,81 @@ impl Merges {
             let bulk = self.store().bulk();
             let mut progress = |_| {};
             let mut reading = RepositoryReader::new(&self.projects, &own, &bulk, &mut progress);
-            reading.objects(&taken.objects)?;
+            for id in &taken.objects {
+                if Instant::now() > until {
+                    return Err(Error::invalid("it takes too long to store all commits"));
+                }
+                reading.objects(std::slice::from_ref(id))?;
+            }
             drop(reading);
             commits.bulk = Some(bulk.finish()?);
         }
         Ok(commits)
+    }
+}
+
+/// What it takes to find commits that do not come along because they are not checked out.
+struct Elsewhere<'a> {
+    own: &'a dyn ObjectReader,
+    is_known: &'a dyn Fn(&ObjectId) -> Result<bool>,
+    stored: &'a dyn ObjectReader,
+    /// What earlier merges brought.
+    before: &'a [ObjectId],
+    until: Instant,
+}
+
+impl Elsewhere<'_> {
+    /// The newest commits of branches and tags that go with the fork, without those of which the
+    /// receipt tells anyway.
+    fn left_behind(
+        &self,
+        refs: BTreeMap<String, ObjectId>,
+        told: &HashSet<ObjectId>,
+    ) -> Result<Vec<(ObjectId, String)>> {
+        let mut found: Vec<(ObjectId, String)> = Vec::new();
+        let mut graph = CommitGraph::new(self.stored);
+        for (name, id) in refs {
+            if Instant::now() > self.until || found.len() > MOST_NAMED {
+                break;
+            }
+            // What is known need not be read, and what cannot be read is no commit.
+            if told.contains(&id) || (self.is_known)(&id)? {
+                continue;
+            }
+            let Some(commit) = self.commit_of(id) else {
+                continue;
+            };
+            let is_told = told.contains(&commit) || found.iter().any(|(id, _)| *id == commit);
+            if is_told
+                || (self.is_known)(&commit)?
+                || !graph.reachable(self.before, &[commit])?.is_empty()
+            {
+                continue;
+            }
+            let (what, short) = match name.strip_prefix("refs/tags/") {
+                Some(tag) => ("with the tag", tag),
+                None => ("on the branch", short_branch_name(&name)),
+            };
+            let short: String = short.chars().take(LONGEST_NAME).collect();
+            let short = escape_bytes(short.as_bytes());
+            found.push((
+                commit,
+                format!("{what} `{short}`: only the checked-out branch comes along"),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// The commit that a branch or a tag is of.
+    fn commit_of(&self, mut id: ObjectId) -> Option<ObjectId> {
+        for _ in 0..MAX_TAG_DEPTH {
+            match self.own.read(&id).ok()?? {
+                (ObjectKind::Commit, _) => return Some(id),
+                (ObjectKind::Tag, bytes) => id = tag_target(&bytes).ok()?,
+                _ => return None,
+            }
+        }
+        None
     }
 }
 

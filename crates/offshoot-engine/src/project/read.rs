@@ -63,7 +63,7 @@ impl Projects {
         let is_tag = |row: &&RefRow| row.name.starts_with("refs/tags/");
         let tags = refs.others.iter().filter(is_tag).count();
         Ok(RefCounts {
-            branch: refs.branch.trim_start_matches("refs/heads/").to_owned(),
+            branch: offshoot_git::short_branch_name(&refs.branch).to_owned(),
             other_branches: refs.others.len() - tags,
             tags,
         })

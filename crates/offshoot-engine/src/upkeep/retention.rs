@@ -282,8 +282,10 @@ impl Upkeep {
             };
             let commit = Commit::parse(&bytes)?;
             walk_objects(&objects, commit.tree, &mut seen, |_, _| Ok(()))?;
-            // One that was imported from git may name a sidecar that did not come along.
-            let sidecar = commit.sidecar().filter(|id| inner.contains_key(id));
+            // One that came from elsewhere may name anything there, also what is no tree or did not
+            // come along.
+            let is_tree = |id: &ObjectId| inner.get(id) == Some(&ObjectKind::Tree);
+            let sidecar = commit.sidecar().filter(is_tree);
             if let Some(sidecar) = sidecar {
                 walk_objects(&objects, sidecar, &mut seen, |_, _| Ok(()))?;
             }

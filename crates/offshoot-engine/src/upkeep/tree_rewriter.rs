@@ -59,10 +59,12 @@ impl<'a> TreeRewriter<'a> {
                 continue;
             }
             let sidecar = commit.sidecar().unwrap_or(EMPTY_TREE);
-            // A foreign commit may name a sidecar that never came with it.
-            let new_sidecar = match bench.read(&sidecar)? {
-                Some(_) => self.tree(bench, sidecar)?,
-                None => sidecar,
+            // A commit that came from elsewhere may name anything there, also what is no tree or
+            // never came with it.
+            let kind = bench.open(&sidecar)?.map(|stream| stream.kind);
+            let new_sidecar = match kind {
+                Some(ObjectKind::Tree) => self.tree(bench, sidecar)?,
+                _ => sidecar,
             };
             let tree = self.tree(bench, commit.tree)?;
             let new = |parent: &ObjectId| self.commits.get(parent).copied().unwrap_or(*parent);

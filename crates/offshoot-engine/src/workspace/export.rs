@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use offshoot_core::{Error, ObjectId, ProjectId, Result, WorkspaceId};
-use offshoot_git::{ExportProgress, ExportReport, export_branch, export_shallow};
+use offshoot_git::{BRANCHES, ExportProgress, ExportReport, export_branch, export_shallow};
 use offshoot_store::{ReadTx, RefRow, WorkspaceKey, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
@@ -14,7 +14,7 @@ use crate::workspace::Workspaces;
 /// The branch of a workspace, and of a project that came with no other.
 pub(crate) const BRANCH: &str = "refs/heads/main";
 /// Where the names of branches and of tags begin.
-pub(crate) const SHOWN_REFS: [&str; 2] = ["refs/heads/", "refs/tags/"];
+pub(crate) const SHOWN_REFS: [&str; 2] = [BRANCHES, "refs/tags/"];
 
 /// What git sees of a project beside its snapshots.
 pub(crate) struct ProjectRefs {

@@ -308,6 +308,46 @@ fn authors_are_set_for_agents_and_projects() {
     assert_eq!(projects.authors().unwrap().len(), 1);
 }
 
+/// Only what is checked out comes along: what goes with the fork is told.
+#[test]
+fn commits_of_other_branches_and_tags_are_named_in_the_receipt() {
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (id, path) = fork(&test, &project, "ada");
+    git(&path, &["checkout", "-q", "-b", "team/side"]);
+    let side = commit(&path, "side", "s\n", "side");
+    git(&path, &["tag", "-a", "-m", "same", "same-as-side"]);
+    git(&path, &["checkout", "-q", "--detach", "main"]);
+    let tagged = commit(&path, "tagged", "t\n", "tagged");
+    git(&path, &["tag", "-a", "-m", "v1", "v1"]);
+    git(&path, &["checkout", "-q", "-b", "joined", "main"]);
+    commit(&path, "joined", "j\n", "joined");
+    git(&path, &["checkout", "-q", "ada"]);
+    let left_out = |keep: bool| {
+        let options = CompleteOptions {
+            keep,
+            ..CompleteOptions::default()
+        };
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
+        let told = done.commits.left_out.into_iter();
+        told.map(|one| (one.id.unwrap(), one.reason))
+            .collect::<Vec<_>>()
+    };
+    let rest = ": only the checked-out branch comes along";
+    let of_side = (side, format!("on the branch `team/side`{rest}"));
+    let of_tag = (tagged, format!("with the tag `v1`{rest}"));
+    // Nothing is committed where the agent is.
+    fs::write(path.join("plain"), "p\n").unwrap();
+    assert_eq!(left_out(true).len(), 3);
+    git(&path, &["add", "-A"]);
+    git(&path, &["merge", "-q", "--no-ff", "-m", "both", "joined"]);
+    git(&path, &["pack-refs", "--all"]);
+    assert_eq!(left_out(true), [of_side.clone(), of_tag.clone()]);
+    // What an earlier merge brought is not told again.
+    commit(&path, "more", "m\n", "more");
+    assert_eq!(left_out(false), [of_side, of_tag]);
+}
+
 /// What an agent does to its `.git` before it completes.
 type Trick = fn(&Path);
 
@@ -361,9 +401,18 @@ const TRICKS: &[(&str, Trick)] = &[
         let commit = raw_commit(git_dir, &tree, PERSON);
         point_at(git_dir, &commit);
     }),
-    ("zeroPaddedDate", |git_dir| {
+    ("the date begins with 0", |git_dir| {
         let tree = git(git_dir.parent().unwrap(), &["rev-parse", "HEAD^{tree}"]);
         let commit = raw_commit(git_dir, &tree, "a <a@b> 01 +0000");
+        point_at(git_dir, &commit);
+    }),
+    ("names what only that snapshot has", |git_dir| {
+        // A commit that claims to be a snapshot, with a sidecar that is none.
+        let id = head_of(git_dir);
+        let text = git(git_dir.parent().unwrap(), &["cat-file", "commit", &id]);
+        let header = format!("\noffshoot-sidecar {id}\n\n");
+        let text = text.replacen("\n\n", &header, 1) + "\n";
+        let commit = forge(git_dir, "commit", text.as_bytes());
         point_at(git_dir, &commit);
     }),
     ("has another content", |git_dir| {

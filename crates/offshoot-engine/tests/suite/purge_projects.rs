@@ -7,7 +7,7 @@ use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ErrorCode, ObjectKind};
 use offshoot_engine::CompleteOptions;
 use offshoot_fs::ProviderName;
-use offshoot_testkit::{git, skip};
+use offshoot_testkit::{git, git_with_input, skip};
 
 const SECRET: &str = "the secret that nobody may find\n";
 
@@ -234,4 +234,46 @@ fn purging_changes_ids_and_no_other_text() {
         .resolve(&review.id, offshoot_engine::Resolution::Theirs, &user())
         .unwrap();
     test.check();
+}
+
+/// Commits that came from elsewhere can claim to be snapshots with a sidecar. What they name there is
+/// not believed: one such commit must not stop the upkeep of the whole data directory.
+#[test]
+fn a_forged_sidecar_stops_neither_the_collector_nor_a_purge() {
+    for forged in ["a commit", "a missing id", "a file", "a tree", "no id"] {
+        let test = TestEngine::best();
+        let source = test.source("repository");
+        git(&source, &["init", "-q"]);
+        fs::write(source.join("token"), SECRET).unwrap();
+        fs::write(source.join("large"), "kept\n").unwrap();
+        git(&source, &["add", "-A"]);
+        git(&source, &["commit", "-q", "-m", "first"]);
+        let named = match forged {
+            "a commit" => git(&source, &["rev-parse", "HEAD"]),
+            "a missing id" => "0123456789012345678901234567890123456789".to_owned(),
+            "a file" => git(&source, &["rev-parse", "HEAD:large"]),
+            "a tree" => git(&source, &["rev-parse", "HEAD^{tree}"]),
+            _ => "nothing".to_owned(),
+        };
+        git(&source, &["commit", "-q", "--allow-empty", "-m", "second"]);
+        let text = git(&source, &["cat-file", "commit", "HEAD"]);
+        let text = text.replacen("\n\n", &format!("\noffshoot-sidecar {named}\n\n"), 1) + "\n";
+        let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
+        let id = git_with_input(&source, &args, text.as_bytes());
+        let id = String::from_utf8(id).unwrap();
+        git(&source, &["reset", "-q", "--hard", id.trim()]);
+        test.import_git("p", &source).unwrap();
+        let upkeep = &test.engine.upkeep;
+        let collect = || upkeep.collect_garbage(std::time::Duration::ZERO);
+        collect().unwrap_or_else(|error| panic!("{forged}: {error}"));
+        let secret = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
+        let purged = upkeep.purge_content(secret, &user());
+        let purged = purged.unwrap_or_else(|error| panic!("{forged}: {error}"));
+        assert_eq!(purged.snapshots.len(), 2, "{forged}");
+        collect().unwrap_or_else(|error| panic!("{forged}: {error}"));
+        let project = "p".parse().unwrap();
+        assert!(test.project_text(&project, "token").contains("purged"));
+        assert_eq!(test.project_text(&project, "large"), "kept\n");
+        test.check();
+    }
 }

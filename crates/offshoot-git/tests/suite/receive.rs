@@ -421,6 +421,31 @@ fn a_thin_pack_does_not_give_away_what_is_somebody_elses() {
             .unwrap_or_else(|| panic!("{case}"));
         assert!(refused.message().contains(reason), "{case}: {refused}");
     }
+    // Nor does a later commit of the same pack vouch for what an earlier one names.
+    let named = tree("stolen", &secret);
+    let dir = [&b"40000 d\0"[..], theirs.as_bytes()].concat();
+    for (case, first_tree) in [
+        ("a file", Some(named)),
+        ("a directory", Some(dir)),
+        ("a whole tree", None),
+    ] {
+        let first_id = (first_tree.as_ref()).map_or(theirs, |one| hash(Kind::Tree, one).unwrap());
+        let first = commit(&first_id, &[head]);
+        let top = commit(&moved_id, &[hash(Kind::Commit, &first).unwrap()]);
+        let mut entries = vec![
+            (COMMIT, first),
+            (COMMIT, top.clone()),
+            (TREE, moved.clone()),
+        ];
+        entries.extend(first_tree.map(|one| (TREE, one)));
+        let refused = check(&entries, &top)
+            .err()
+            .unwrap_or_else(|| panic!("{case} of two commits"));
+        assert!(
+            refused.message().contains("neither in it"),
+            "{case}: {refused}"
+        );
+    }
     // A file that was moved is not sent again.
     let top = commit(&moved_id, &[head]);
     let found = check(&[(COMMIT, top.clone()), (TREE, moved)], &top).unwrap();

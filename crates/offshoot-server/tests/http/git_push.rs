@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use offshoot_testkit::{Rng, git, git_with_input, soak};
 
-use crate::common::{Client, Running};
+use crate::common::{Client, Running, cause};
 use crate::git::{PROTOCOLS, errors, imported, try_git, url};
 
 /// A running server with the project `p`, and a place for clones.
@@ -212,7 +212,7 @@ fn conflicts_refuse_a_push_or_wait_for_a_review() {
     meanwhile(&mine, &format!("git -C {} push -q", theirs.display()));
     let said = refused(&mine, &[]);
     for part in [
-        "[remote rejected] main -> main (1 paths conflict with the project)",
+        "[remote rejected] main -> main (1 path conflicts with the project)",
         "remote: conflict: main.txt",
         "-o review",
     ] {
@@ -235,7 +235,7 @@ fn conflicts_refuse_a_push_or_wait_for_a_review() {
     git(&mine, &["reset", "-q", "--hard", &head]);
     let again = commit(&mine, &[("main.txt", "mine again\n")]);
     let said = refused(&mine, &["-o", "review"]);
-    assert!(said.contains("wait for review"), "{said}");
+    assert!(said.contains("waits for review"), "{said}");
     assert_eq!((test.head(), reviews(), test.forks()), (other, 1, 1));
     // Once more is the same push.
     std::fs::remove_file(mine.join(".git/hooks/pre-push")).unwrap();
@@ -249,7 +249,7 @@ fn conflicts_refuse_a_push_or_wait_for_a_review() {
         "push-options",
         &["review"],
     );
-    assert!(repeated.contains("wait for review"), "{repeated}");
+    assert!(repeated.contains("waits for review"), "{repeated}");
     assert_eq!((reviews(), test.forks()), (1, 1));
     let client = test.running.client();
     let open = client.get("/api/v1/projects/p/reviews").json();
@@ -300,6 +300,40 @@ fn raw_push(
     client
         .send("POST", b"/git/p.git/git-receive-pack", &[], &body)
         .text()
+}
+
+/// A clone has what tags point at, so git does not send it again.
+#[test]
+fn a_merge_with_a_commit_that_only_a_tag_has() {
+    let source = tempfile::tempdir().unwrap();
+    let dir = source.path();
+    git(dir, &["init", "-q"]);
+    commit(dir, &[("main.txt", "main\n")]);
+    git(dir, &["checkout", "-q", "--detach"]);
+    let tagged = commit(dir, &[("tagged.txt", "tagged\n")]);
+    git(dir, &["tag", "-a", "-m", "v1", "v1"]);
+    git(dir, &["tag", "of-a-file", "HEAD:main.txt"]);
+    git(dir, &["tag", "of-a-tree", "HEAD^{tree}"]);
+    git(dir, &["checkout", "-q", "main"]);
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    let projects = &running.engine.projects;
+    projects
+        .import_git(&"p".parse().unwrap(), dir, &mut |_| {}, &cause())
+        .unwrap();
+    let test = Pushed {
+        running,
+        place: tempfile::tempdir().unwrap(),
+        _data: data,
+    };
+    let clone = test.admin("clone");
+    commit(&clone, &[("more.txt", "more\n")]);
+    git(&clone, &["merge", "-q", "-m", "with the tag", "v1"]);
+    let pushed = try_git(&clone, &["push"]);
+    assert!(pushed.status.success(), "{}", errors(&pushed));
+    assert_eq!(test.head(), git(&clone, &["rev-parse", "HEAD"]));
+    let again = test.checked();
+    git(&again, &["merge-base", "--is-ancestor", &tagged, "HEAD"]);
 }
 
 #[test]
@@ -378,6 +412,24 @@ fn an_agent_pushes_into_its_own_workspace() {
     let again = test.checked();
     assert_eq!(std::fs::read(again.join("robin.txt")).unwrap(), b"two\n");
     assert!(!again.join("main.txt").exists());
+}
+
+#[test]
+fn files_of_every_size_are_pushed_into_a_workspace() {
+    let test = Pushed::new();
+    test.running.client().fork("p", "robin");
+    let agent = test.running.agent("robin");
+    let clone = test.clone_of(&agent.token, "workspaces/robin.git", "robin");
+    // Objects of these sizes are kept in rows, in packs and in blobs of their own.
+    for size in [1_000_u64, 70_000, 300_000, 3_000_000] {
+        let mut rng = Rng::new(size);
+        let content: String = (0..size).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
+        commit(&clone, &[("file", &content)]);
+        let pushed = try_git(&clone, &["push"]);
+        assert!(pushed.status.success(), "{size}: {}", errors(&pushed));
+        let file = agent.get("/api/v1/workspaces/robin/files/file");
+        assert!(file.body == content.as_bytes(), "{size}");
+    }
 }
 
 #[test]

@@ -35,6 +35,35 @@ fn protected_paths_are_for_the_owner() {
 }
 
 #[test]
+fn the_first_push_asks_for_protected_paths_too() {
+    let test = Pushed::new();
+    let client = test.running.client();
+    client.create_project("empty", &[]);
+    let protect = br#"{"protect":[".github/**"]}"#;
+    let set = client.put("/api/v1/projects/empty/policy", protect);
+    assert!(set.status < 300, "{}", set.text());
+    let token = test.running.client_for_project("empty", &[]).token;
+    let clone = test.clone_of(&token, "empty.git", "of-project");
+    commit(&clone, &[(".github/workflows/ci.yml", "on: push\n")]);
+    git(&clone, &["rm", "-q", "-r", ".github"]);
+    commit(&clone, &[("plain", "x\n")]);
+    let head = || {
+        let projects = &test.running.engine.projects;
+        let project = projects.project(&"empty".parse().unwrap()).unwrap();
+        project.head.map(|head| head.to_string())
+    };
+    for options in [&["origin", "main"][..], &["-o", "review", "origin", "main"]] {
+        let said = refused(&clone, options);
+        assert!(said.contains("is protected in this project"), "{said}");
+        assert!(said.contains("an admin pushes first"), "{said}");
+        assert_eq!(head(), None);
+    }
+    let admin = url(&test.running, &test.running.admin, "empty.git");
+    git(&clone, &["push", "-q", &admin, "main"]);
+    assert_eq!(head(), Some(git(&clone, &["rev-parse", "HEAD"])));
+}
+
+#[test]
 fn a_protected_change_waits_for_a_review_of_the_owner() {
     let test = Pushed::new();
     let token = test.running.client_for_project("p", &[]).token;
@@ -44,7 +73,7 @@ fn a_protected_change_waits_for_a_review_of_the_owner() {
         &[(".github/workflows/ci.yml", "on: push\n"), ("plain", "x\n")],
     );
     let said = refused(&clone, &["-o", "review"]);
-    assert!(said.contains("1 paths wait for review"), "{said}");
+    assert!(said.contains("1 path waits for review"), "{said}");
     let of_project = Client::new(test.running.address, &token);
     let open = of_project.get("/api/v1/projects/p/reviews").json();
     let id = open["reviews"][0]["id"].as_str().unwrap().to_owned();

@@ -18,6 +18,7 @@ mod files;
 mod git;
 mod git_push;
 mod git_push_refused;
+mod git_push_review;
 mod golden;
 mod identity;
 mod landed;
