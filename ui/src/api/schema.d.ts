@@ -2516,6 +2516,31 @@ export interface components {
             /** Format: int64 */
             total_size: number;
         };
+        /** @description A project with its setup. */
+        ProjectDetails: {
+            /**
+             * Format: date-time
+             * @description A moment, in UTC as RFC 3339 writes it.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description A moment, in UTC as RFC 3339 writes it.
+             */
+            created_at: string;
+            /** Format: int64 */
+            dir_count: number;
+            /** Format: int64 */
+            file_count: number;
+            head?: string | null;
+            include_ignored: boolean;
+            landing: string;
+            name: string;
+            /** @description What every fork begins with beside its files. */
+            setup?: components["schemas"]["Setup"] | null;
+            /** Format: int64 */
+            total_size: number;
+        };
         /** @description What a project holds. */
         ProjectEntries: {
             entries: components["schemas"]["ProjectEntry"][];
@@ -2596,11 +2621,13 @@ export interface components {
             /** Format: int64 */
             total_size: number;
         };
-        /** @description What bringing a project to the state of a directory did. */
+        /** @description What taking the changes of a directory did. */
         ProjectSynced: {
             created: boolean;
             dropped: components["schemas"]["Refused"][];
             ignored: string[];
+            /** @description The receipt of the merge, if the project had changed meanwhile, too. */
+            merge?: components["schemas"]["Completed"] | null;
             /** Format: uint64 */
             removed: number;
             /** Format: uint64 */
@@ -2849,6 +2876,36 @@ export interface components {
             /** @description False if it had been revoked before. */
             revoked: boolean;
         };
+        /** @description The setup of a project: a command whose ignored results every fork begins with. */
+        Setup: {
+            /** @description The program and its arguments. */
+            command: string[];
+            /** @description The hash of the command and of these files in the head of the project. */
+            hash?: string | null;
+            /** @description What it made, the newest first. */
+            layers: components["schemas"]["SetupLayer"][];
+            /** @description Patterns of the files that decide whether it has to run again. */
+            on: string[];
+            /** @description `ready`, `stale` (the files have changed since it ran) or `missing` (it never ran). */
+            state: string;
+        };
+        /** @description What one run of a setup made. */
+        SetupLayer: {
+            /** @description Whether it is for the head of the project. */
+            current: boolean;
+            /**
+             * Format: int64
+             * @description Files, links and directories.
+             */
+            entries: number;
+            /**
+             * Format: date-time
+             * @description A moment, in UTC as RFC 3339 writes it.
+             */
+            made_at: string;
+            /** Format: int64 */
+            size: number;
+        };
         SideContent: {
             /** @description The content; none if it is too large: `…/sides/{side}` has it. */
             content?: string | null;
@@ -2942,10 +2999,10 @@ export interface components {
             total: components["schemas"]["Totals"];
             workspace: string;
         };
-        /** @description A directory of the server's machine to bring a project to. */
+        /** @description A directory of the server's machine whose changes a project takes. */
         SyncRequest: {
-            /** @description The absolute path of the directory. */
-            from: string;
+            /** @description The absolute path of the directory; left out, the one that was taken from last. */
+            from?: string | null;
             /** @description Leave out what `.gitignore` and `.offshootignore` name. */
             ignore_rules?: boolean;
             /** @description What to call the snapshot. */
@@ -3942,7 +3999,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Project"];
+                    "application/json": components["schemas"]["ProjectDetails"];
                 };
             };
             /** @description An error */
@@ -4606,7 +4663,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SyncRequest"];
             };
