@@ -53,6 +53,7 @@ mod priority_properties;
 mod properties;
 mod protect;
 mod purge_projects;
+mod push_faults;
 mod reused_names;
 mod review_rights;
 mod review_texts;
