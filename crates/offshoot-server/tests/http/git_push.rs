@@ -423,7 +423,9 @@ fn files_of_every_size_are_pushed_into_a_workspace() {
     // Objects of these sizes are kept in rows, in packs and in blobs of their own.
     for size in [1_000_u64, 70_000, 300_000, 3_000_000] {
         let mut rng = Rng::new(size);
-        let content: String = (0..size).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
+        let content: String = (0..size)
+            .map(|_| char::from(b'a' + rng.below(26) as u8))
+            .collect();
         commit(&clone, &[("file", &content)]);
         let pushed = try_git(&clone, &["push"]);
         assert!(pushed.status.success(), "{size}: {}", errors(&pushed));
