@@ -1,8 +1,8 @@
 //! Fair shares: how many requests, or streams, a token and a workspace may have at the same time,
 //! and which request is next when all slots are taken.
 //!
-//! One token gets a part of all slots and never more, so that the others find slots whatever it
-//! does. A request that finds none waits a moment without a thread. A slot that becomes free goes
+//! One token gets a part of all slots and never more, and never more than are still free, so that the
+//! others find slots whatever it does: n tokens that take all they can leave one part in n + 1. A request that finds none waits a moment without a thread. A slot that becomes free goes
 //! to the waiting request whose token holds the fewest; among equals to the one that came first.
 
 use std::collections::HashMap;
@@ -227,8 +227,8 @@ impl State {
     }
 
     fn has_room(&self, limits: &ShareLimits, requester: &Requester) -> bool {
-        self.used < limits.whole
-            && self.used_by(&requester.holder) < limits.of(&requester.holder)
+        let free = limits.whole.saturating_sub(self.used);
+        self.used_by(&requester.holder) < limits.of(&requester.holder).min(free)
             && self.used_in(requester) < limits.per_workspace
     }
 
@@ -369,10 +369,16 @@ mod tests {
             let refused = shares.take(requester("greedy", None)).await.err().unwrap();
             assert_eq!(refused.code(), offshoot_core::ErrorCode::RateLimited);
             assert!(refused.message().contains("this token has 4"), "{refused}");
-            for _ in 0..4 {
+            // Nobody gets more than is left for the others.
+            for _ in 0..2 {
                 held.push(shares.take(requester("modest", None)).await.unwrap());
             }
-            let refused = shares.take(requester("third", None)).await.err().unwrap();
+            let refused = shares.take(requester("modest", None)).await.err().unwrap();
+            assert!(refused.message().contains("busy"), "{refused}");
+            for token in ["third", "fourth"] {
+                held.push(shares.take(requester(token, None)).await.unwrap());
+            }
+            let refused = shares.take(requester("fifth", None)).await.err().unwrap();
             assert!(refused.message().contains("busy"), "{refused}");
             held.clear();
             let state = shares.lock();
@@ -407,6 +413,24 @@ mod tests {
                 drop(told.recv().await.unwrap());
             }
             assert_eq!(shares.lock().used, 0);
+        });
+    }
+
+    #[test]
+    fn many_greedy_tokens_leave_room_for_one_more() {
+        on_runtime(async {
+            let limits = ShareLimits::new(512, 25, 75);
+            let shares = Shares::new("requests", limits, Duration::from_millis(1));
+            let mut held = Vec::new();
+            for n in 0..5 {
+                let token = format!("greedy-{n}");
+                while let Ok(slot) = shares.take(requester(&token, None)).await {
+                    held.push(slot);
+                }
+            }
+            for _ in 0..8 {
+                held.push(shares.take(requester("other", None)).await.unwrap());
+            }
         });
     }
 
